@@ -72,48 +72,22 @@ def bench(sluice: Path, variables: dict[str, str], words: list[str]) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [str(sluice), "bench", *words, "--json", str(out)]
-        subprocess.run(
-            command,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **variables},
-        )
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       env={**os.environ, **variables})  # fmt: skip
         rows: list[dict[str, object]] = json.loads(out.read_text())
         return rows[0]
 
 
 def pair(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Figures:
-    words = [
-        "fabric",
-        "pair",
-        "--lab",
-        "2",
-        "--rate",
-        "1gbit",
-        "--samples",
-        "1",
-        "--encrypt",
-        args.encrypt,
-    ]
+    words = f"fabric pair --lab 2 --rate 1gbit --samples 1 --encrypt {args.encrypt}".split()
     row = bench(sluice, variables, [*words, "--seconds", str(args.seconds)])
     return {"gbit": float(str(row["sluice_gbit"]))}
 
 
 def replay(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Figures:
-    words = [
-        "replay",
-        "--profile",
-        "resnet50",
-        "--algorithms",
-        "sluice",
-        "--credit",
-        "100000",
-        "--lab",
-        "--encrypt",
-        args.encrypt,
-    ]
-    row = bench(sluice, variables, [*words, "--runs", "1", "--iterations", "5"])
+    words = ["replay", "--profile", "resnet50", "--algorithms", "sluice", "--credit", "100000",
+             "--lab", "--encrypt", args.encrypt, "--runs", "1", "--iterations", "5"]  # fmt: skip
+    row = bench(sluice, variables, words)
     return {name: float(str(row[name])) for name in ("iteration_s", "cpu_s_per_iteration")}
 
 

@@ -1,5 +1,5 @@
 # libsluice.so, the public API (include/sluice): everything below it is inside and hidden.
-# cmake/exported_symbols.txt lists what it exports; tests/install_test.sh compares.
+# cmake/exported_symbols.txt lists what it exports; tests/install/install_test.sh compares.
 file(CONFIGURE OUTPUT sluice_library.cc
   CONTENT "// Only here because a library needs a file: the folders are linked in whole.\n")
 add_library(sluice_library SHARED "${CMAKE_CURRENT_BINARY_DIR}/sluice_library.cc")

@@ -1,6 +1,6 @@
 # Compiler settings shared by every folder.
 option(SLUICE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
-option(SLUICE_BENCH "Build the benchmarks, if Google Benchmark is there" ${PROJECT_IS_TOP_LEVEL})
+option(SLUICE_BENCH "Build the measurements in bench/" ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(SLUICE_WERROR "Treat warnings as errors" OFF)
 option(SLUICE_PYTHON "Build the Python module, if pybind11 and Python's headers are there"

@@ -67,4 +67,4 @@ if [[ $what == outside ]]; then
 fi
 "$python" -m sphinx --builder html --jobs 2 --doctree-dir "$site/doctrees" --fail-on-warning --keep-going --quiet "$site/source" "$site/html"
 SLUICE_LOG=warn "$python" -m sphinx --builder doctest --doctree-dir "$site/doctrees" --quiet "$site/source" "$site/doctest"
-"$python" tests/site_test.py "$site"
+"$python" tests/docs/site_test.py "$site"

@@ -47,8 +47,11 @@ PUBLIC = {
 }
 # The houses from the bottom up, with the paths that belong to each.
 HOUSES = {
-    "engine": ("sluice/", "include/", "python/", "fuzz/", "tests/python/", "tests/device/"),
-    "tools": ("tools/",),
+    "engine": (
+        *("sluice/", "include/", "python/", "fuzz/"),
+        *("tests/python/", "tests/device/", "tests/members/", "tests/hardening/"),
+    ),
+    "tools": ("tools/", "tests/lab/", "tests/programs/"),
     "papers": ("papers/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

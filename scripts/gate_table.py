@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 KEPT = Path("build/ci/times.json")
@@ -45,49 +46,41 @@ def idle_seconds():
 
 
 def name_of(pid, program):
-    """Returns (kind, name) of a process below one of ninja, ctest or the gate; None if neither."""
+    """Returns kind and name of a process below one of ninja, ctest or the gate; None if neither."""
     words = read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
     if program == "ninja":
         target = re.search(r" -o (\S+)", words)
-        return ("target", target[1] if target else words[-80:])
+        return {"kind": "target", "name": target[1] if target else words[-80:]}
     if program == "ctest":
-        return ("test", " ".join(os.path.basename(word) for word in words.split())[-80:])
+        return {"kind": "test", "name": " ".join(map(os.path.basename, words.split()))[-80:]}
     step = re.search(r"\.ci/run --inner (.+)", words)
-    return ("step", step[1]) if step else None
+    return {"kind": "step", "name": step[1]} if step else None
+
+
+def tree_of(pid, children):
+    return [pid, *(one for child in children[pid] for one in tree_of(child, children))]
 
 
 def watch(top):
     """Records the processes below `top` until it ends."""
-    started, begun, known = time.time(), idle_seconds(), {}
+    begun = time.time(), idle_seconds()
+    known = {top: {"kind": "step", "name": "all", "begun": begun, "cpu": 0.0}}
     while top in (seen := processes()):
         now, idle = time.time(), idle_seconds()
-        below, order = {top}, sorted(seen)
-        while more := {pid for pid in order if seen[pid][0] in below} - below:
-            below |= more
-        children = {}
-        for pid in below:
-            children.setdefault(seen[pid][0], []).append(pid)
-
-        def cpu(pid):
-            return seen[pid][2] + sum(map(cpu, children.get(pid, [])))
-
-        for pid in below - {top, os.getpid()}:
+        children = defaultdict(list)
+        for pid, (parent, _, _) in seen.items():
+            children[parent].append(pid)
+        for pid in set(tree_of(top, children)) - {os.getpid()}:
             if pid not in known:
                 parent = seen.get(seen[pid][0], (0, "", 0))[1]
                 named = name_of(pid, parent)
-                known[pid] = named and [*named, now, now, 0.0, idle, idle]
-            if known[pid]:
-                known[pid][3:5] = now, max(known[pid][4], cpu(pid))
-                known[pid][6] = idle
-        took = now - started
-        rows = [
-            {"kind": kind, "name": name, "wall": last - first, "cpu": used, "idle": end - start}
-            for kind, name, first, last, used, start, end in filter(None, known.values())
-        ]
-        rows.append(
-            {"kind": "step", "name": "all", "wall": took, "cpu": cpu(top), "idle": idle - begun}
-        )
-        KEPT.with_suffix(".new").write_text(json.dumps(rows))
+                known[pid] = named and {**named, "begun": (now, idle), "cpu": 0.0}
+            if row := known[pid]:
+                used = sum(seen[one][2] for one in tree_of(pid, children))
+                row |= {"wall": now - row["begun"][0], "idle": idle - row["begun"][1]}
+                row["cpu"] = max(row["cpu"], used)
+        whole, *rows = filter(None, known.values())
+        KEPT.with_suffix(".new").write_text(json.dumps([*rows, whole]))
         KEPT.with_suffix(".new").replace(KEPT)
         time.sleep(1)
 

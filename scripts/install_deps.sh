@@ -33,7 +33,7 @@ packages=(
   # the sources of the wheel's static libraries
   curl ca-certificates dpkg-dev
   # tests
-  'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
+  'libgtest-dev>=1.12' 'libgmock-dev>=1.12' librapidcheck-dev
   # a launcher, for the wheel's test
   openmpi-bin
   # a store for the members of a job, for tests and the lab

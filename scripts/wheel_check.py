@@ -12,16 +12,8 @@ import subprocess
 import sys
 
 # Libraries of glibc and gcc, which every manylinux wheel may use.
-SYSTEM = (
-    "ld-linux-x86-64",
-    "libc",
-    "libm",
-    "libdl",
-    "libpthread",
-    "librt",
-    "libgcc_s",
-    "libstdc++",
-)
+SYSTEM = ("ld-linux-x86-64", "libc", "libm", "libdl", "libpthread", "librt", "libgcc_s",
+          "libstdc++")  # fmt: skip
 DISTRIBUTIONS = ("torch-sluice", "sluice-papers")
 TORCH = ("libtorch", "libtorch_cpu", "libtorch_python", "libc10")
 

@@ -35,9 +35,9 @@
 #include <sluice/observe/trace/trace_file.h>
 #include <tools/bench/replay.h>
 #include <tools/bench/replay_rank.h>
-#include <tools/cli/exit_codes.h>
 #include <tools/cli/interruption.h>
 #include <tools/cli/json_output.h>
+#include <tools/cli/program.h>
 #include <tools/trace/trace_reader.h>
 
 namespace sluice::bench {
@@ -229,21 +229,19 @@ int runProgram(int argc, char** argv) {
       "It makes a lab of its own, and removes it. Run it on a quiet machine. Other options of "
       "sluice "
       "are read from the environment, as SLUICE_STAGING_BYTES.");
-  app.add_option("--profile", flags.profile, "Which model: a built-in profile, or a file")
-      ->capture_default_str();
-  app.add_option("--algorithm", flags.algorithm, "Which algorithm")->capture_default_str();
-  app.add_option("--copies", flags.copies,
-                 "Bandwidth of copies in one direction, in multiples of --rate; 'host': no device")
-      ->capture_default_str();
-  app.add_option("--rate", flags.rate, "Speed of each host's link")->capture_default_str();
-  app.add_option("--ratio", flags.ratio, "Wire time / compute time")->capture_default_str();
-  app.add_option("--workers", flags.workers, "How many ranks")->capture_default_str();
-  app.add_option("--runs", flags.runs, "Runs of each; the median counts")->capture_default_str();
-  app.add_option("--iterations", flags.iterations, "Iterations that count in each run")
-      ->capture_default_str();
-  app.add_option("--warm-up", flags.warmUp, "Iterations before them that do not")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
+  cli::addWithDefault(&app, "--profile", flags.profile,
+                      "Which model: a built-in profile, or a file");
+  cli::addWithDefault(&app, "--algorithm", flags.algorithm, "Which algorithm");
+  cli::addWithDefault(
+      &app, "--copies", flags.copies,
+      "Bandwidth of copies in one direction, in multiples of --rate; 'host': no device");
+  cli::addWithDefault(&app, "--rate", flags.rate, "Speed of each host's link");
+  cli::addWithDefault(&app, "--ratio", flags.ratio, "Wire time / compute time");
+  cli::addWithDefault(&app, "--workers", flags.workers, "How many ranks");
+  cli::addWithDefault(&app, "--runs", flags.runs, "Runs of each; the median counts");
+  cli::addWithDefault(&app, "--iterations", flags.iterations, "Iterations that count in each run");
+  cli::addWithDefault(&app, "--warm-up", flags.warmUp, "Iterations before them that do not")
+      ->check(CLI::Range(2, 1000));
   app.add_flag("--exact", flags.isExact, "Also compare the results with those of one process");
   app.add_option("--traces", flags.traces, "Keep the traces in this folder");
   app.add_option("--json", flags.json, "Write the figures to this file; - for standard output");

@@ -46,8 +46,8 @@ ELSEWHERE = {
 FILES = (
     "docs/site/conf.py",
     "docs/site/scorer.js",
-    "tests/install/examples.cc",
-    "tests/libtorch/examples.h",
+    "tests/install/library/examples.cc",
+    "tests/install/libtorch/examples.h",
 )
 FENCE = re.compile(r"^([ \t]*)(`{3,}).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)

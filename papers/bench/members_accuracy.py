@@ -92,11 +92,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ways = [f"{RANKS} ranks", f"{RANKS} ranks, {RANKS - LEFT} lost", f"{LEFT} ranks"]
-    found: dict[str, list[float]] = {way: [] for way in ways}
-    for seed in range(1, args.seeds + 1):
-        for way in ways:
-            found[way].append(accuracy(args, way, seed))
-            print(f"seed {seed}, {way}: {found[way][-1]:.2f} %", file=sys.stderr, flush=True)
+    found = mnist_ranks.by_way(ways, args.seeds, lambda way, seed: accuracy(args, way, seed))
     if args.json is not None:
         rows = [{"way": way, "batch": args.batch, "steps": args.steps, "percents": percents}
                 for way, percents in found.items()]  # fmt: skip

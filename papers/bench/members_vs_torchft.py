@@ -39,19 +39,18 @@ import json
 import os
 import random
 import secrets
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH.parents[1] / "tests"))
+sys.path.insert(0, str(BENCH.parents[1] / "tests/support"))
 from lab_job import Lab  # noqa: E402
+from peer_job import PeerJob, Rank  # noqa: E402
 
 INSTALL = "pip install torchft-nightly==2026.10.26"
 LEFT = 2  # ranks that are never killed
@@ -59,118 +58,42 @@ ETCD = 3
 LIGHTHOUSE_PORT = 29510
 WARM_UP = 5  # steps with all ranks before time is taken
 START_SECONDS = 300
-# A lab has no name server. This gives a process a name for its host and for every other one, which
-# torchft tells other ranks: FILE LIKE /etc/hosts, NAME, COMMAND...
-WITH_NAMES = ["unshare", "--mount", "--uts", "sh", "-c",
-              'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"']  # fmt: skip
 DEFAULTS = {"heartbeat_timeout_ms": 5000, "gloo_timeout_ms": 5000}  # torchft's
 
 
-class Job:
-    """The ranks of one run, as processes on the hosts of a lab."""
-
-    def __init__(
-        self,
-        lab: Any,
-        world: int,
-        command: list[str],
-        variables: Callable[[int], dict[str, str]],
-        server: list[str] | None = None,  # a command for the first host after the ranks'
-    ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="members-vs-torchft-"))
-        self.killed: dict[int, float] = {}  # when
-        self.others: list[subprocess.Popen[bytes]] = []
-        self.ranks: list[subprocess.Popen[bytes]] = []
-        names = [f"{address} host{host}" for host, address in lab.addresses.items()]
-        self.hosts = self.folder / "hosts"
-        self.hosts.write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
-        if server is not None:
-            self.others.append(self._start(lab, world, "server", server, {}))
-        for rank in range(world):
-            self.ranks.append(self._start(lab, rank, f"rank{rank}", command, variables(rank)))
-
-    def _start(
-        self, lab: Any, host: int, name: str, command: list[str], variables: dict[str, str]
-    ) -> subprocess.Popen[bytes]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "TORCHFT_"))}
-        out, err = (self.folder / f"{name}.{kind}" for kind in ("steps", "log"))
-        with out.open("wb") as steps, err.open("wb") as log:
-            return subprocess.Popen(
-                [*WITH_NAMES, str(self.hosts), f"host{host}", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=steps,
-                stderr=log,
-                env=kept | variables,
-                preexec_fn=lambda: lab.enter(host),
-            )
-
-    def steps(self, rank: int) -> list[dict[str, Any]]:
-        lines = (self.folder / f"rank{rank}.steps").read_text(errors="replace").split("\n")[:-1]
-        return [json.loads(line) for line in lines if line.startswith('{"at"')]
-
-    def made(self, rank: int) -> list[float]:
-        """Returns the times of the steps that were counted."""
-        return [step["at"] for step in self.steps(rank) if step["made"]]
-
-    def wait_for_all(self) -> None:
-        """Waits until all ranks have made steps together."""
-        world, end = len(self.ranks), time.monotonic() + START_SECONDS
-        ranks = range(world)
-
-        def is_ready(rank: int) -> bool:
-            steps = self.steps(rank)
-            return len([s for s in steps if s["made"] and s["world"] == world]) >= WARM_UP
-
-        while not all(is_ready(rank) for rank in ranks):
-            ended = [rank for rank in ranks if self.ranks[rank].poll() is not None]
-            if ended or time.monotonic() > end:
-                said = (self.folder / f"rank{ended[0] if ended else 0}.log").read_text()
-                sys.exit(f"not all ranks train; ended: {ended}\n{said[-2000:]}")
-            time.sleep(0.2)
-
-    def kill(self, rank: int) -> None:
-        self.ranks[rank].kill()
-        self.killed[rank] = time.monotonic()
-        self.ranks[rank].wait()
-
-    def __enter__(self) -> Job:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in [*self.ranks, *self.others]:
-            process.kill()
-            process.wait()
-        shutil.rmtree(self.folder)
+Start = Callable[[], PeerJob]
 
 
-Start = Callable[[], Job]
+def made(rank: Rank) -> list[float]:
+    """Returns the times of the steps that were counted."""
+    return [step["at"] for step in rank.steps if step["made"]]
 
 
-def steps_per_second(job: Job, begin: float, end: float) -> float:
+def steps_per_second(job: PeerJob, begin: float, end: float) -> float:
     """Returns the steps of all ranks over the seconds in which they were alive."""
     steps, seconds = 0, 0.0
-    for rank in range(len(job.ranks)):
-        until = job.killed.get(rank, end)
-        steps += sum(begin <= at < until for at in job.made(rank))
+    for rank in job.ranks:
+        until = rank.killed or end
+        steps += sum(begin <= at < until for at in made(rank))
         seconds += until - begin
     return steps / seconds
 
 
-def step_times(job: Job, begin: float, end: float) -> list[float]:
-    made = [[at for at in job.made(rank) if begin <= at < end] for rank in range(len(job.ranks))]
-    return [b - a for times in made for a, b in itertools.pairwise(times)]
+def step_times(job: PeerJob, begin: float, end: float) -> list[float]:
+    counted = [[at for at in made(rank) if begin <= at < end] for rank in job.ranks]
+    return [b - a for times in counted for a, b in itertools.pairwise(times)]
 
 
-def pauses_of(job: Job, end: float, normal: float) -> list[float]:
+def pauses_of(job: PeerJob, end: float, normal: float) -> list[float]:
     """Returns the longest pause of a survivor after each kill."""
-    kills = sorted(job.killed.values())
+    kills = sorted(rank.killed for rank in job.ranks if rank.killed)
     found = []
     for at, until in itertools.pairwise([*kills, end]):
         longest = 0.0
-        for rank in range(len(job.ranks)):
-            if job.killed.get(rank, end) < until:
+        for rank in job.ranks:
+            if (rank.killed or end) < until:
                 continue
-            times = [*(t for t in job.made(rank) if t < until), until]
+            times = [*(t for t in made(rank) if t < until), until]
             gaps = [b - a for a, b in itertools.pairwise(times) if b > at]
             longest = max([longest, *gaps])
         found.append(max(0.0, longest - normal))
@@ -179,7 +102,7 @@ def pauses_of(job: Job, end: float, normal: float) -> list[float]:
 
 def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str, Any]:
     with start() as job:
-        job.wait_for_all()
+        job.wait_for_all(WARM_UP, START_SECONDS)
         calm_begin, load = time.monotonic(), [os.getloadavg()[0]]
         time.sleep(calm)
         begin = time.monotonic()
@@ -190,15 +113,14 @@ def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str
         load.append(os.getloadavg()[0])
         for number, victim in enumerate(victims):
             time.sleep(max(0.0, begin + every * (number + 1) - time.monotonic()))
-            job.kill(victim)
+            job.ranks[victim].kill()
         time.sleep(every)
         end = time.monotonic()
         load.append(os.getloadavg()[0])
-        ended = [r for r, p in enumerate(job.ranks) if r not in job.killed and p.poll() is not None]
+        ended = [number for number, rank in enumerate(job.ranks) if rank.ended and not rank.killed]
         normal = statistics.median(step_times(job, begin, end))
-        first = min(job.killed.values())
-        ranks = range(len(job.ranks))
-        late = [step for rank in ranks for step in job.steps(rank) if first <= step["at"] < end]
+        first = min(rank.killed for rank in job.ranks if rank.killed)
+        late = [s for rank in job.ranks for s in rank.steps if first <= s["at"] < end]
         with_kills: dict[str, Any] = {
             "steps_per_s": steps_per_second(job, begin, end),
             "median_step_s": normal,
@@ -214,7 +136,7 @@ def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str
 def sluice_job(lab: Any, options: argparse.Namespace) -> Start:
     members = ",".join(f"{lab.addresses[options.ranks + i]}:2379" for i in range(ETCD))
 
-    def start() -> Job:
+    def start() -> PeerJob:
         shared = {
             "SLUICE_MEMBERS": f"etcd://{members}",
             "SLUICE_JOB": f"job-{secrets.token_hex(4)}",
@@ -227,7 +149,7 @@ def sluice_job(lab: Any, options: argparse.Namespace) -> Start:
             "PYTHONPATH": str(options.pythonpath.resolve()),
         }
         command = [sys.executable, str(BENCH / "torchft_rank.py"), "sluice"]
-        return Job(lab, options.ranks, command, lambda r: shared | of_rank(lab, r, options))
+        return job_of(lab, options, command, shared)
 
     return start
 
@@ -235,7 +157,7 @@ def sluice_job(lab: Any, options: argparse.Namespace) -> Start:
 def torchft_job(lab: Any, options: argparse.Namespace, timeouts: dict[str, int]) -> Start:
     python, host = options.torchft_python, options.ranks
 
-    def start() -> Job:
+    def start() -> PeerJob:
         shared = {
             "TORCHFT_LIGHTHOUSE": f"http://{lab.addresses[host]}:{LIGHTHOUSE_PORT}",
             "MIN_RANKS": str(LEFT),
@@ -249,16 +171,24 @@ def torchft_job(lab: Any, options: argparse.Namespace, timeouts: dict[str, int])
             *("--heartbeat_timeout_ms", str(timeouts["heartbeat_timeout_ms"])),
             *("--bind", f"{lab.addresses[host]}:{LIGHTHOUSE_PORT}"),
         ]
-        return Job(
-            lab, options.ranks, command, lambda r: shared | of_rank(lab, r, options), lighthouse
-        )
+        return job_of(lab, options, command, shared, lighthouse)
 
     return start
 
 
-def of_rank(lab: Any, rank: int, options: argparse.Namespace) -> dict[str, str]:
+def job_of(
+    lab: Any,
+    options: argparse.Namespace,
+    command: list[str],
+    shared: dict[str, str],
+    server: list[str] | None = None,
+) -> PeerJob:
     compute = {"COMPUTE_S": str(options.compute), "OMP_NUM_THREADS": "1"}
-    return compute | {"RANK": str(rank), "ADDRESS": lab.addresses[rank]}
+
+    def variables(rank: int) -> dict[str, str]:
+        return shared | compute | {"RANK": str(rank), "ADDRESS": lab.addresses[rank]}
+
+    return PeerJob(lab, options.ranks, command, variables, server, is_pinned=False)
 
 
 def print_table(runs: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sluice.processes import free_port
@@ -43,3 +44,15 @@ def accuracy_in(said: str) -> float | None:
     """Returns the accuracy in percent that rank 0 has printed, if any."""
     found = re.search(r"accuracy on the test images: ([\d.]+) %", said)
     return None if found is None else float(found.group(1))
+
+
+def by_way(
+    ways: Iterable[str], seeds: int, measure: Callable[[str, int], float], of: str = ""
+) -> dict[str, list[float]]:
+    """Measures every way to train with each seed, one seed after the other."""
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for seed in range(1, seeds + 1):
+        for way, percents in found.items():
+            percents.append(measure(way, seed))
+            print(f"{of}seed {seed}, {way}: {percents[-1]:.2f} %", file=sys.stderr, flush=True)
+    return found

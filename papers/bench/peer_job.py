@@ -1,4 +1,5 @@
-"""The ranks of one run of papers/bench/vs_peers.py, as processes on the hosts of a lab."""
+"""The ranks of one run of vs_peers.py or members_vs_torchft.py, as processes on the hosts of a
+lab."""
 
 from __future__ import annotations
 
@@ -17,8 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from members_vs_torchft import WITH_NAMES
-
+# A lab has no name server. This gives a process a name for its host and for every other one, which
+# torchft tells other ranks: FILE LIKE /etc/hosts, NAME, COMMAND...
+WITH_NAMES = ["unshare", "--mount", "--uts", "sh", "-c",
+              'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"']  # fmt: skip
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TROUBLE = re.compile(
     r"error|exception|fail|lost|closed|reset|timed? ?out|abort|left alone|no other peers|skip",
@@ -63,6 +66,11 @@ class Rank:
         """Returns the steps that counted the gradients of this many ranks."""
         return [step for step in self.steps if step["made"] and step["world"] == world]
 
+    def kill(self) -> None:
+        self.process.kill()
+        self.killed = time.monotonic()
+        self.process.wait()
+
     def stop(self) -> None:
         """Kills the rank with its helpers, and waits for the end."""
         with contextlib.suppress(ProcessLookupError):
@@ -82,6 +90,7 @@ class PeerJob:
         command: list[str],
         variables: Callable[[int], dict[str, str]],
         server: list[str] | None = None,  # a command for the first host after the ranks'
+        is_pinned: bool = True,  # each rank on a core of its own
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="vs-peers-")
         self._news: queue.Queue[None] = queue.Queue()
@@ -109,21 +118,34 @@ class PeerJob:
                 self._servers.append(started)
                 self.server = Rank(started, self._news)  # reads what it says
             for rank in range(world):
-                pinned = ["taskset", "-c", str(rank % (os.cpu_count() or 1)), *command]
-                self.ranks.append(Rank(start(rank, pinned, variables(rank)), self._news))
+                pin = ["taskset", "-c", str(rank % (os.cpu_count() or 1))] if is_pinned else []
+                self.ranks.append(Rank(start(rank, [*pin, *command], variables(rank)), self._news))
         except BaseException:
             self.__exit__()
             raise
 
     def wait_until(self, holds: Callable[[], bool], patience: float, what: str) -> None:
-        """Waits for what the ranks say; exits with their words if they do not in time."""
-        if not self.happens(holds, patience):
+        """Waits for what the ranks say; exits with their words if they do not in time, or end."""
+
+        def is_over() -> bool:
+            return holds() or any(rank.ended is not None for rank in self.ranks)
+
+        if not (self.happens(is_over, patience) and holds()):
             words = "\n".join(
                 f"[{number}] {line}"
                 for number, rank in enumerate(self.ranks)
                 for _, line in rank.said[-15:]
             )
-            sys.exit(f"{what}: not within {patience:g} s\n{words}")
+            sys.exit(f"{what}: not within {patience:g} s, or a rank has ended\n{words}")
+
+    def wait_for_all(self, steps: int, patience: float) -> None:
+        """Waits until every rank has made steps with the gradients of all."""
+        world = len(self.ranks)
+        self.wait_until(
+            lambda: all(len(rank.counted(world)) >= steps for rank in self.ranks),
+            patience,
+            f"{steps} steps in which all ranks take part",
+        )
 
     def happens(self, holds: Callable[[], bool], patience: float) -> bool:
         end = time.monotonic() + patience

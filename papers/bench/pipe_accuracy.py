@@ -63,15 +63,11 @@ def main() -> None:
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for dataset in args.datasets.split(","):
-        found: dict[str, list[float]] = {way: [] for way in WAYS}
-        for seed in range(1, args.seeds + 1):
-            for way in WAYS:
-                found[way].append(accuracy(args, dataset, way, seed))
-                print(
-                    f"{dataset}, seed {seed}, {way}: {found[way][-1]:.2f} %",
-                    file=sys.stderr,
-                    flush=True,
-                )
+
+        def measure(way: str, seed: int, dataset: str = dataset) -> float:
+            return accuracy(args, dataset, way, seed)
+
+        found = mnist_ranks.by_way(WAYS, args.seeds, measure, f"{dataset}, ")
         in_step = statistics.mean(found["allreduce"])
         for way, percents in found.items():
             mean = statistics.mean(percents)

@@ -17,7 +17,8 @@ begins with another of them. Ratios compare runs of one round.
     trainer      the backend sluice, and Gloo: DistributedDataParallel on both. The Trainer clips
                  gradients by default, so it runs with its default, and with max_grad_norm=0
 
-tests/plugs/environment.sh installs the framework in build/. Neither side encrypts. Needs root.
+tests/python/plugs/environment.sh installs the framework in build/. Neither side encrypts. Needs
+root.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.set_defaults(example="fashion_vgg", workers=WORKERS, encrypt="off")
     args = parser.parse_args()
-    made = subprocess.run([HERE.parents[1] / "tests/plugs/environment.sh", args.framework],
+    made = subprocess.run([HERE.parents[1] / "tests/python/plugs/environment.sh", args.framework],
                           check=True, stdout=subprocess.PIPE, text=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(args, Path(folder), made.stdout.strip())

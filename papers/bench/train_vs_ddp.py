@@ -41,23 +41,16 @@ Trained = dict[str, list[float]]  # "seconds" and "losses" of every iteration, o
 class Setting:
     """One way to train, with its runs: plain PyTorch, sluice, or DDP with one size of buckets."""
 
-    def __init__(self, name: str, *options: str, bucket_mb: float = 0, algorithm: str = "") -> None:
+    def __init__(self, name: str, *options: str, bucket_mb: float = 0) -> None:
         self.name = name
         self.options = options
         self.bucket_mb = bucket_mb
-        self.variables = {"SLUICE_ALGORITHM": algorithm} if algorithm else {}
         self.runs: list[Trained] = []
 
     @staticmethod
     def ddp(bucket_mb: float) -> Setting:
-        return Setting(
-            f"ddp {bucket_mb:g} MB",
-            "--how",
-            "ddp",
-            "--bucket-mb",
-            str(bucket_mb),
-            bucket_mb=bucket_mb,
-        )
+        options = ("--how", "ddp", "--bucket-mb", str(bucket_mb))
+        return Setting(f"ddp {bucket_mb:g} MB", *options, bucket_mb=bucket_mb)
 
     def seconds(self, skip: int) -> list[float]:
         """Returns the seconds of the median iteration of each run."""
@@ -79,15 +72,8 @@ class Bench:
         }
 
     def words(self, out: Path, *more: str) -> list[str]:
-        data = [
-            "--data",
-            str(self.args.data),
-            "--batch",
-            str(self.batch),
-            "--steps",
-            str(self.args.steps),
-            "--no-test",
-        ]
+        data = ["--data", str(self.args.data), "--batch", str(self.batch),
+                "--steps", str(self.args.steps), "--no-test"]  # fmt: skip
         return [sys.executable, str(self.program), *data, "--json", str(out), *more]
 
     def alone(self, *more: str) -> Trained:
@@ -129,8 +115,7 @@ class Bench:
         pinned = f'exec taskset -c $((RANK % {os.cpu_count()})) "$@"'
         command = [*self.run, "--timeout", f"{self.args.timeout}s", "--",
                    "bash", "-c", pinned, "-", *self.words(out, *setting.options)]  # fmt: skip
-        variables = {**self.variables, **setting.variables}
-        ran = subprocess.run(command, env=variables, capture_output=True, text=True)
+        ran = subprocess.run(command, env=self.variables, capture_output=True, text=True)
         if ran.returncode != 0:
             sys.exit(f"{setting.name}: exit code {ran.returncode}\n{ran.stderr[-2000:]}")
         setting.runs.append(json.loads(out.read_text()))
@@ -196,16 +181,13 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
           f"Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
           file=sys.stderr, flush=True)  # fmt: skip
     plain, ours = Setting("plain"), Setting("sluice", "--how", "sluice")
-    others = [Setting(name, "--how", "sluice", algorithm=name) for name in args.also]
     theirs = [Setting.ddp(bucket) for bucket in args.buckets]
     with lab(args.sluice, LAB, args.workers, f"{rate / 1e6:.0f}mbit") as bench.run:
-        interleave(bench, [plain, ours, *others, *theirs])
+        interleave(bench, [plain, ours, *theirs])
 
     rounds = [scaled(profile, iteration) for iteration in plain.seconds(args.skip)]
     bounds = [bound(one, seconds_per_byte) for one in rounds]
-    run_s = {
-        setting.name: setting.seconds(args.skip) for setting in (plain, ours, *others, *theirs)
-    }
+    run_s = {setting.name: setting.seconds(args.skip) for setting in (plain, ours, *theirs)}
     best = min(theirs, key=lambda setting: statistics.median(run_s[setting.name]))
     as_it_comes = run_s.get("ddp 25 MB", [float("nan")] * len(bounds))
     gap = max(
@@ -216,9 +198,6 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     def over_ours(others: list[float]) -> list[float]:
         return [other / one for other, one in zip(others, run_s["sluice"], strict=True)]
 
-    # The same losses to the last digit are the same bits.
-    same_losses = {other.name: [run["losses"] for run in other.runs]
-                   == [run["losses"] for run in ours.runs] for other in others}  # fmt: skip
     ratios = {"speedup": over_ours(as_it_comes), "speedup_over_best": over_ours(run_s[best.name]),
               "over_bound": [1 / one for one in over_ours(bounds)]}  # fmt: skip
     samples = bench.batch * args.workers
@@ -232,23 +211,11 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         **{key: statistics.median(of_rounds) for key, of_rounds in ratios.items()},
         **{f"{key}_spread": [min(of_rounds), max(of_rounds)] for key, of_rounds in ratios.items()},
         **{key: statistics.median(one[key] for one in rounds) for key in ("compute_s", "other_s")},
-        "loss_gap": gap, "same_losses": same_losses, "runs": len(rounds),
+        "loss_gap": gap, "runs": len(rounds),
         "bound_s": statistics.median(bounds),
         "steps": args.steps,
         "batch": bench.batch, "encrypt": args.encrypt, "run_s": run_s, "bounds_s": bounds,
     }  # fmt: skip
-
-
-def another(name: str, same: bool, run_s: dict[str, list[float]]) -> str:
-    """Returns a line about another algorithm beside DDP as it comes and beside sluice."""
-
-    def over(other: str) -> str:
-        ratios = [a / b for a, b in zip(run_s[other], run_s[name], strict=True)]
-        return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-
-    ddp = f"DDP over {name}: {over('ddp 25 MB')}, " if "ddp 25 MB" in run_s else ""
-    losses = "the same losses" if same else "other losses"
-    return f"{ddp}sluice over {name}: {over('sluice')}, {losses} as sluice"
 
 
 def table(figures: dict[str, Any]) -> str:
@@ -275,8 +242,6 @@ def table(figures: dict[str, Any]) -> str:
     }.items():
         low, high = figures[f"{key}_spread"]
         lines.append(f"{what}: {figures[key]:.2f} ({low:.2f} to {high:.2f})")
-    for name, same in figures["same_losses"].items():
-        lines.append(another(name, same, figures["run_s"]))
     lines.append(f"loss off DDP's by {figures['loss_gap']:.1e} at most")
     return "\n".join(lines)
 
@@ -312,10 +277,6 @@ def main() -> None:
         default=[25.0, 5.0, 1.0],
         help="DDP's bucket sizes in MB",
     )
-    parser.add_argument(
-        "--also", nargs="+", default=[], metavar="NAME",
-        help="other algorithms of sluice, such as auto (give it --skip for its own measuring)",
-    )  # fmt: skip
     parser.add_argument(
         "--encrypt", choices=["on", "off"], default="off", help="sluice's; DDP on Gloo never does"
     )

@@ -9,8 +9,9 @@ prints the time of a step, the bytes and the processor time of each beside those
 Each rank is a host of the lab and has a core of its own. Model, optimizer, batches and seed are the
 same for all (peer_rank.py), and so is the rate of the links, at which the time on the wire is
 `--ratio` times the compute. torchft and hivemind have an environment each in build/peers
-(tests/plugs/environment.sh). Nothing is measured before all ranks take part: num_participants() of
-torchft, "Averaged gradients with N peers" of hivemind, the world's size of the others.
+(tests/python/plugs/environment.sh). Nothing is measured before all ranks take part:
+num_participants() of torchft, "Averaged gradients with N peers" of hivemind, the world's size of
+the others.
 
     speed   interleaved rounds; a ratio compares runs of one round, and each round begins with
             another system
@@ -41,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "tests"))
+sys.path.insert(0, str(HERE.parents[1] / "tests/support"))
 from lab_job import Lab  # noqa: E402
 from peer_job import TROUBLE, PeerJob  # noqa: E402
 from train_vs_ddp import GOODPUT, Bench, balanced_rate, scaled, wire_bytes  # noqa: E402
@@ -56,7 +57,7 @@ STEPS_AFTER = 5  # steps of a survivor after a loss that are waited for
 def python_of(name: str) -> str:
     if name not in ("torchft", "hivemind"):
         return sys.executable
-    made = subprocess.run([HERE.parents[1] / "tests/plugs/environment.sh", name],
+    made = subprocess.run([HERE.parents[1] / "tests/python/plugs/environment.sh", name],
                           check=True, stdout=subprocess.PIPE, text=True)  # fmt: skip
     return made.stdout.strip()
 
@@ -109,21 +110,12 @@ class System:
         return PeerJob(lab, args.workers, command, variables, server)
 
 
-def wait_for_all(job: PeerJob, steps: int, args: argparse.Namespace, patience: float) -> None:
-    """Waits until every rank has made steps with the gradients of all."""
-    job.wait_until(
-        lambda: all(len(rank.counted(args.workers)) >= steps for rank in job.ranks),
-        patience,
-        f"{steps} steps in which all ranks take part",
-    )
-
-
 def speed_of(system: System, lab: Any, args: argparse.Namespace) -> dict[str, Any]:
     """Returns the figures of rank 0, after its first steps."""
     steps = args.rounds_of_hivemind if system.is_in_rounds else args.steps
     skip = 2 if system.is_in_rounds else args.skip
     with system.start(lab, args) as job:
-        wait_for_all(job, steps, args, START_SECONDS + 10 * steps)
+        job.wait_for_all(steps, START_SECONDS + 10 * steps)
         rank = job.ranks[0]
         made = rank.counted(args.workers)
         first, last = made[skip], made[steps - 1]
@@ -157,7 +149,7 @@ def loss_of(system: System, lab: Any, args: argparse.Namespace) -> dict[str, Any
     kill_at = args.kill_at if not system.is_in_rounds else 2 * args.kill_at
     with system.start(lab, args, kill_at) as job:
         survivor, lost = job.ranks[0], job.ranks[-1]
-        wait_for_all(job, 2, args, START_SECONDS)
+        job.wait_for_all(2, START_SECONDS)
         job.wait_until(lambda: lost.killed is not None, START_SECONDS, "the kill")
         at = lost.killed
         assert at is not None

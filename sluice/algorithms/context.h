@@ -13,7 +13,6 @@
 #include <sluice/data/gate/gates.h>
 #include <sluice/data/optimizer/optimizer_spec.h>
 #include <sluice/data/plan/plan.h>
-#include <sluice/data/plan/stages.h>
 #include <sluice/observer.h>
 #include <sluice/transport/fabric/fabric.h>
 

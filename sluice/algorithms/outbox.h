@@ -10,7 +10,6 @@
 #include <sluice/algorithms/context.h>
 #include <sluice/algorithms/strategy.h>
 #include <sluice/data/plan/plan.h>
-#include <sluice/data/plan/stages.h>
 #include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/queue/egress.h>
 

@@ -94,4 +94,9 @@ class ByteReader final {
   bool failed_ = false;
 };
 
+// Returns the same bytes as a text.
+inline std::string textOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace sluice::base

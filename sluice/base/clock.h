@@ -2,7 +2,6 @@
 // controls the time.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 
 namespace sluice {
@@ -21,17 +20,6 @@ class Clock {
 class RealClock final : public Clock {
  public:
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
-};
-
-// A clock that stands still until it is told to move. Any thread.
-class ManualClock final : public Clock {
- public:
-  TimePoint now() const override { return TimePoint(Duration(sinceStart_.load())); }
-  void advance(Duration by) { sinceStart_.fetch_add(by.count()); }
-  void advanceTo(TimePoint to) { sinceStart_.store(to.time_since_epoch().count()); }
-
- private:
-  std::atomic<Duration::rep> sinceStart_{0};
 };
 
 inline double seconds(Duration d) {

@@ -1,8 +1,6 @@
 // Ids (sluice/model.h) inside sluice: how they count on and how fmt prints them.
 #pragma once
 
-#include <functional>
-
 #include <fmt/format.h>
 
 #include <sluice/model.h>

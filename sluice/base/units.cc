@@ -4,11 +4,13 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include <fmt/format.h>
 
 #include <sluice/base/text.h>
+#include <sluice/model.h>
 
 namespace sluice::base {
 namespace {
@@ -133,3 +135,27 @@ std::string formatRate(Rate rate) {
 }
 
 }  // namespace sluice::base
+
+// The sizes of a model and of its tensors, declared in sluice/model.h.
+namespace sluice {
+
+std::string Tensor::toString() const {
+  return fmt::format("'{}' {} {}", name, elements, sluice::name(dtype));
+}
+
+uint64_t Model::elements() const {
+  return std::accumulate(tensors.begin(), tensors.end(), uint64_t{0},
+                         [](uint64_t sum, const Tensor& t) { return sum + t.elements; });
+}
+
+uint64_t Model::bytes() const {
+  return std::accumulate(tensors.begin(), tensors.end(), uint64_t{0},
+                         [](uint64_t sum, const Tensor& t) { return sum + t.bytes(); });
+}
+
+std::string Model::toString() const {
+  return fmt::format("{} tensors, {} elements, {}", tensors.size(), elements(),
+                     base::formatBytes(bytes()));
+}
+
+}  // namespace sluice

@@ -1,7 +1,6 @@
 #include <sluice/secret/handshake.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <sluice/device.h>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <sluice/base/byte_io.h>
 #include <sluice/base/options.h>
 #include <sluice/session/protection.h>
 #include <sluice/transport/fabric/loopback/loopback_fabric.h>
@@ -47,9 +48,7 @@ Result<std::unique_ptr<fabric::NodeFabric>> makeUcx(JobParts& job, const std::st
   options.worldSize = job.worldSize();
   options.jobKey = job.key();
   SLUICE_ASSIGN_OR_RETURN(const auto port, fabric::UcxPort::open(options, job.loop()));
-  const auto& own = port->address();
-  const std::string note(reinterpret_cast<const char*>(own.data()), own.size());
-  SLUICE_ASSIGN_OR_RETURN(auto notes, job.gather("fabric/" + name, note));
+  SLUICE_ASSIGN_OR_RETURN(auto notes, job.gather("fabric/" + name, base::textOf(port->address())));
   return port->start(receiver, [notes = std::move(notes)](Rank rank) -> Result<fabric::UcxAddress> {
     const auto bytes = std::as_bytes(std::span(notes.at(index(rank))));
     return fabric::UcxAddress(bytes.begin(), bytes.end());

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>

@@ -6,7 +6,7 @@
 #include <sluice/observe/metrics/counts.h>
 #include <sluice/observe/metrics/endpoint.h>
 #include <sluice/session/trainer.h>
-#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 

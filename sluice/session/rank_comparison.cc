@@ -18,7 +18,7 @@ constexpr size_t kMostHashes = 8000;  // as many as fit into a note of the store
 std::string hashesToNote(std::span<const uint64_t> hashes) {
   base::ByteWriter writer;
   for (const uint64_t hash : hashes) writer.number(hash);
-  return {reinterpret_cast<const char*>(writer.bytes().data()), writer.bytes().size()};
+  return base::textOf(writer.bytes());
 }
 
 uint64_t hashOfAll(std::span<const uint64_t> hashes) {

@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <future>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

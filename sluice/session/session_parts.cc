@@ -10,7 +10,6 @@
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/join/rendezvous/rank_list.h>
-#include <sluice/session/agreement.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/session/session_plan.h>
 #include <sluice/transport/fabric/common.h>

@@ -7,7 +7,7 @@
 #include <sluice/base/config.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/observe/trace/recorder.h>
-#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 

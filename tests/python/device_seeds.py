@@ -1,7 +1,7 @@
 """Trains with many seeds of the test device's random delays, and compares the bits with one run in
 the host's memory. A program of its own, not among the tests:
 
-    PYTHONPATH=build/dev/python:build/dev/tests/device python3 tests/python/device_seeds.py
+    PYTHONPATH=build/release/python:build/release/tests/device python3 tests/python/device_seeds.py
 
 Every case is one job of two or four ranks, in which one model after another is trained."""
 

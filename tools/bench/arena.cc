@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>
-#include <tools/bench/goodput.h>
+#include <tools/bench/yardstick.h>
 
 namespace sluice::bench {
 namespace {
@@ -30,7 +30,8 @@ Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const HostRa
   std::unique_ptr<Arena> arena(new Arena(
       std::move(lab), hosts, rate,
       layout.congestionControl.empty() ? machinesCongestionControl() : layout.congestionControl));
-  SLUICE_ASSIGN_OR_RETURN(arena->goodput_, measureGoodput(arena->lab()));
+  SLUICE_ASSIGN_OR_RETURN(arena->goodput_,
+                          measureGoodput(arena->lab(), {{1, 0}}, std::chrono::seconds(2)));
   for (const auto& [host, own] : unlike) {
     if (host >= hosts)
       return Status(Code::kInvalidArgument, fmt::format("--host-rate: there is no host {}", host));

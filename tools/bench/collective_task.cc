@@ -8,7 +8,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/data/timing/line_fit.h>
-#include <tools/bench/marked_line.h>
+#include <tools/bench/rank_messages.h>
 
 namespace sluice::bench {
 namespace {
@@ -17,23 +17,16 @@ constexpr std::string_view kCollectiveMark = "collective-figures ";
 
 }  // namespace
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveTask, methods, sizes, codec, seconds, strips)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CollectiveFigure, method, bytes, p50, p99)
+
 std::string CollectiveTask::toText() const {
-  return nlohmann::json{{"methods", methods},
-                        {"sizes", sizes},
-                        {"codec", codec},
-                        {"seconds", seconds},
-                        {"strips", strips}}
-      .dump();
+  return nlohmann::json(*this).dump();
 }
 
 Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
   try {
-    const auto json = nlohmann::json::parse(text);
-    return CollectiveTask{.methods = json.at("methods").get<std::vector<std::string>>(),
-                          .sizes = json.at("sizes").get<std::vector<uint64_t>>(),
-                          .codec = json.at("codec").get<std::string>(),
-                          .seconds = json.at("seconds").get<double>(),
-                          .strips = json.at("strips").get<uint32_t>()};
+    return nlohmann::json::parse(text).get<CollectiveTask>();
   } catch (const nlohmann::json::exception& e) {
     return Status(Code::kInvalidArgument,
                   fmt::format("'{}' is not a task for a rank: {}", text, e.what()));
@@ -41,24 +34,12 @@ Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
 }
 
 std::string toText(const std::vector<CollectiveFigure>& figures) {
-  auto list = nlohmann::json::array();
-  for (const auto& figure : figures) {
-    list.push_back({{"method", figure.method},
-                    {"bytes", figure.bytes},
-                    {"p50", figure.p50},
-                    {"p99", figure.p99}});
-  }
-  return markedLine(kCollectiveMark, list);
+  return markedLine(kCollectiveMark, figures);
 }
 
 std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_view line) {
   return readMarkedLine(kCollectiveMark, line, [](const nlohmann::json& list) {
-    std::vector<CollectiveFigure> figures;
-    for (const auto& json : list) {
-      figures.push_back({json.at("method").get<std::string>(), json.at("bytes").get<uint64_t>(),
-                         json.at("p50").get<double>(), json.at("p99").get<double>()});
-    }
-    return figures;
+    return list.get<std::vector<CollectiveFigure>>();
   });
 }
 

@@ -1,10 +1,14 @@
-// Decides which figures are fair for an algorithm: how its iterations are timed, and whether the
-// bound of boundSeconds holds for it. Replays and simulations ask the same questions. Pure
-// functions.
+// Decides which figures are fair for an algorithm: how its iterations are timed, whether the bound of
+// boundSeconds holds for it, and what it knows before it plans. Replays and simulations ask the same
+// questions. Pure functions.
 #pragma once
+
+#include <string>
 
 #include <sluice/algorithms/catalogue/algorithm.h>
 #include <sluice/base/config.h>
+#include <sluice/base/status.h>
+#include <sluice/base/units.h>
 #include <tools/bench/figures.h>
 #include <tools/bench/unevenness.h>
 
@@ -17,5 +21,10 @@ Measure measureFor(const algorithms::Algorithm& algorithm, const Unevenness& une
 // True iff every gradient is sent whole and used in its own step. `config` has the options of the
 // algorithm.
 bool sendsEverything(const algorithms::Algorithm& algorithm, const base::Config& config);
+
+// Sets the times and the rate that algorithms merge tensors by, unless the user has given others. A
+// replay and a simulation know them exactly. `rate` is that of a host's payload, after --shrink.
+Status setKnownCosts(const std::string& profile, double computeSeconds, Rate rate,
+                     base::Config& config);
 
 }  // namespace sluice::bench

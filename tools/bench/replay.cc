@@ -13,9 +13,8 @@
 #include <sluice/base/options.h>
 #include <sluice/data/timing/bounds.h>
 #include <tools/bench/fair_figures.h>
-#include <tools/bench/known_costs.h>
+#include <tools/bench/rank_messages.h>
 #include <tools/bench/rank_task.h>
-#include <tools/bench/rank_variables.h>
 #include <tools/bench/shrunk_profile.h>
 
 namespace sluice::bench {

@@ -2,6 +2,7 @@
 // The rank's training thread calls it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +11,6 @@
 
 #include <sluice/base/clock.h>
 #include <tools/bench/replay_memory.h>
-#include <tools/bench/timeline.h>
 
 namespace sluice::bench {
 
@@ -33,6 +33,27 @@ class ReplayPlace {
 
   // Returns the hash of the results (ReplayMemory). REQUIRES: all have come.
   virtual std::string parametersHash() = 0;
+};
+
+// Computing that is replayed instead of done: when each piece would begin and end. A pure value.
+//
+// A replay sleeps until the end of each piece. Sleeping ends late, by microseconds or, on a busy
+// machine, by more; since the next piece begins where the last one *should* have ended, the delays
+// do not add up.
+class Timeline final {
+ public:
+  explicit Timeline(TimePoint start) : end_(start) {}
+
+  // Delays the next piece until this moment: a gate was closed until then.
+  void holdUntil(TimePoint opened) { end_ = std::max(end_, opened); }
+
+  // Adds one piece of work. Returns the moment at which it ends.
+  TimePoint compute(Duration work) { return end_ += work; }
+
+  TimePoint end() const { return end_; }
+
+ private:
+  TimePoint end_;
 };
 
 // Tensors in the host's memory. The training thread sleeps instead of computing.

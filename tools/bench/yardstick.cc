@@ -6,10 +6,9 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <sluice/base/text.h>
-#include <sluice/base/units.h>
-#include <tools/bench/goodput.h>
 
 namespace sluice::bench {
 namespace {
@@ -21,6 +20,11 @@ struct Program {
   std::vector<int> hosts;
   std::map<std::string, std::string> environment{};
 };
+
+Status iperfFailed(std::string_view why) {
+  return {Code::kUnavailable, fmt::format("iperf3 could not measure the lab: {}", why)};
+}
+
 using OnLine = std::function<void(int rank, std::string_view line)>;
 
 Status run(const lab::Lab& lab, const Program& program, const OnLine& onLine) {
@@ -72,7 +76,7 @@ Result<std::vector<std::string>> serve(const lab::Lab& lab, const Program& serve
 
 }  // namespace
 
-Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Duration time) {
+Result<Rate> measureGoodput(const lab::Lab& lab, const std::vector<Flow>& flows, Duration time) {
   SLUICE_ASSIGN_OR_RETURN(const lab::State state, lab.state());
   Program servers{.command = {"iperf3", "--server", "--one-off", "--forceflush"}, .hosts = {}};
   // Every client runs the same command: the one for rank r takes the r-th address.
@@ -87,13 +91,26 @@ Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Du
     clients.hosts.push_back(from);
     clients.command.push_back(lab::hostAddress(state.layout.subnet, to));
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto printed, serve(lab, servers, "Server listening", clients));
-  double total = 0;
-  for (const std::string& json : printed) {
+  const auto printed = serve(lab, servers, "Server listening", clients);
+  if (!printed.isOk()) return iperfFailed(printed.status().message());
+  Rate total{};
+  for (const std::string& json : *printed) {
     SLUICE_ASSIGN_OR_RETURN(const Rate rate, parseIperf(json));
-    total += static_cast<double>(rate.bitsPerSecond) * 1e-9;
+    total.bitsPerSecond += rate.bitsPerSecond;
   }
   return total;
+}
+
+Result<Rate> parseIperf(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json::json_pointer where("/end/sum_received/bits_per_second");
+  if (json.is_discarded() || !json.contains(where) || !json[where].is_number()) {
+    return iperfFailed(json.is_object() && json.contains("error") ? json["error"].dump()
+                                                                  : "unknown output");
+  }
+  const double bits = json[where].get<double>();
+  if (!(bits >= 1)) return iperfFailed("nothing has arrived");
+  return Rate{static_cast<uint64_t>(bits)};
 }
 
 Result<double> ucxGbit(const lab::Lab& lab, Flow flow, size_t messageBytes, size_t messages) {

@@ -199,24 +199,19 @@ void addFormulasCommand(Program& program, CLI::App& root) {
       {"sluice formulas --profile resnet50 --workers 4,64 --compute-time 500ms --latency 45us",
        "sluice formulas --profile vgg19 --workers 4 --rate 15gbit --json"});
   auto flags = std::make_shared<FormulaFlags>();
-  command
-      ->add_option(
-          "--profile", flags->profile,
-          fmt::format("Which model: {}, or a file", fmt::join(timing::builtInProfiles(), ", ")))
-      ->capture_default_str();
-  command->add_option("--workers", flags->workers, "Numbers of workers")->capture_default_str();
-  command->add_option("--compute-time", flags->computeTime, "Of one forward and backward pass")
-      ->capture_default_str();
-  command->add_option("--latency", flags->latency, "Cost of a message between two, besides bytes")
-      ->capture_default_str();
-  command->add_option("--rate", flags->rate, "Speed of each link")->capture_default_str();
+  addWithDefault(
+      command, "--profile", flags->profile,
+      fmt::format("Which model: {}, or a file", fmt::join(timing::builtInProfiles(), ", ")));
+  addWithDefault(command, "--workers", flags->workers, "Numbers of workers");
+  addWithDefault(command, "--compute-time", flags->computeTime, "Of one forward and backward pass");
+  addWithDefault(command, "--latency", flags->latency,
+                 "Cost of a message between two, besides bytes");
+  addWithDefault(command, "--rate", flags->rate, "Speed of each link");
   command->add_option("--sum-rate", flags->sumRate,
                       "Speed of adding two gradients, as 40gbit; default: it costs nothing");
-  command
-      ->add_option("--method", flags->method,
-                   "How all-reduces go: ring, halving-doubling, recursive-doubling, binary-tree; "
-                   "link: one link")
-      ->capture_default_str();
+  addWithDefault(command, "--method", flags->method,
+                 "How all-reduces go: ring, halving-doubling, recursive-doubling, binary-tree; "
+                 "link: one link");
   command->add_flag("--by-tensor", flags->byTensor, "A message for each tensor, not each layer");
   command->add_flag("--json", flags->asJson, "Print JSON, with all messages, instead of a table");
   program.onRun(command, [flags](const base::Config&) { return runFormulas(*flags); });

@@ -205,8 +205,7 @@ void addMembersCommand(Program& program, CLI::App& root) {
        "SLUICE_JOB_KEY_FILE=job.key sluice members training --history 100"});
   auto flags = std::make_shared<MembersFlags>();
   command->add_option("JOB", flags->job, "The name of the job; default: SLUICE_JOB");
-  command->add_option("--history", flags->history, "How many of the last epochs to show")
-      ->capture_default_str();
+  addWithDefault(command, "--history", flags->history, "How many of the last epochs to show");
   command->add_flag("--json", flags->asJson, "Print JSON instead of tables");
   program.addOption(command, option::kMembers);
   program.addOption(command, option::kMembersCa);

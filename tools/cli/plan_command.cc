@@ -184,11 +184,9 @@ void addPlanCommand(Program& program, CLI::App& root) {
   auto flags = std::make_shared<PlanFlags>();
   flags->profile = "resnet50";
   command->prefix_command();  // the script and all that follows it
-  command
-      ->add_option("--profile", flags->profile,
-                   fmt::format("Which model: {}, or a file of 'sluice profile'",
-                               fmt::join(timing::builtInProfiles(), ", ")))
-      ->capture_default_str();
+  addWithDefault(command, "--profile", flags->profile,
+                 fmt::format("Which model: {}, or a file of 'sluice profile'",
+                             fmt::join(timing::builtInProfiles(), ", ")));
   command->add_option("--hosts", flags->hosts, "How many hosts; default: 4")
       ->check(CLI::Range(2, kMostPlannedHosts));
   command->add_option("--rate", flags->rate, "Speed of each host's link");
@@ -200,12 +198,10 @@ void addPlanCommand(Program& program, CLI::App& root) {
   command->add_option("--cpu", flags->cpu,
                       "What a host's work costs: plain, encrypted, free or a file, as with "
                       "'sluice simulate'; default: as the network is encrypted");
-  command->add_option("--steps", flags->steps, "Iterations of the script to measure")
-      ->check(CLI::Range(2, 10'000))
-      ->capture_default_str();
-  command
-      ->add_option("--profile-out", flags->profileOut, "Where rank 0 writes the script's profile")
-      ->capture_default_str();
+  addWithDefault(command, "--steps", flags->steps, "Iterations of the script to measure")
+      ->check(CLI::Range(2, 10'000));
+  addWithDefault(command, "--profile-out", flags->profileOut,
+                 "Where rank 0 writes the script's profile");
   command->add_option("--why", flags->why, "Say why this candidate was not chosen");
   command
       ->add_option("--only", flags->only,

@@ -153,72 +153,54 @@ void addNetworkFlags(CLI::App* command, SimulateFlags& flags) {
           "of SimGrid as a second opinion (segments|simgrid) [segments]")
       ->check(CLI::IsMember({"segments", "simgrid"}))
       ->option_text("choice");
-  command
-      ->add_option("--topology", flags.topology,
-                   "star: one switch; racks:16x4: racks of 16 hosts, uplinks 4 times too slow for "
-                   "all of them; cluster.json: a file (docs/scale.md)")
-      ->capture_default_str();
-  command->add_option("--rate", flags.rate, "Speed of each host's link")->capture_default_str();
-  command->add_option("--latency", flags.latency, "From host to host")->capture_default_str();
+  addWithDefault(command, "--topology", flags.topology,
+                 "star: one switch; racks:16x4: racks of 16 hosts, uplinks 4 times too slow for "
+                 "all of them; cluster.json: a file (docs/scale.md)");
+  addWithDefault(command, "--rate", flags.rate, "Speed of each host's link");
+  addWithDefault(command, "--latency", flags.latency, "From host to host");
   command->add_option("--queue", flags.queue,
                       "Of a switch's port, as 1MiB; default: 5 ms of the rate, 256KiB at least");
   command->add_option(
       "--faults", flags.faults,
       "A list: cut:3@200ms+50ms cuts host 3's link for 50 ms, rate:3=100mbit@200ms+5s gives it "
       "another rate for 5 s, lose:5@1s ends host 5");
-  command
-      ->add_option("--random-cuts", flags.scenario.job.randomCuts,
-                   "Cut this many links for up to 20 ms, drawn from the seed")
-      ->capture_default_str();
-  command->add_option("--loss", network.loss, "The share of segments that get lost")
-      ->check(CLI::Range(0.0, 0.5))
-      ->capture_default_str();
-  command
-      ->add_option("--latency-jitter", network.jitter,
-                   "Latency grows by up to this share of it, by chance")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
+  addWithDefault(command, "--random-cuts", flags.scenario.job.randomCuts,
+                 "Cut this many links for up to 20 ms, drawn from the seed");
+  addWithDefault(command, "--loss", network.loss, "The share of segments that get lost")
+      ->check(CLI::Range(0.0, 0.5));
+  addWithDefault(command, "--latency-jitter", network.jitter,
+                 "Latency grows by up to this share of it, by chance")
+      ->check(CLI::Range(0.0, 100.0));
 }
 
 void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
   sim::Scenario& scenario = flags.scenario;
-  command
-      ->add_option("--profile", scenario.job.profile,
-                   "Which model: a name of profiles/, as resnet50 or vgg19, or a file")
-      ->capture_default_str();
-  command->add_option("--hosts", flags.hosts, "How many hosts, one number after the other")
-      ->capture_default_str();
-  command->add_option("--algorithms", flags.algorithms, "Which algorithms, one after the other")
-      ->capture_default_str();
-  command
-      ->add_option("--ratio", scenario.ratio,
-                   "Wire time / compute time; computing is stretched to reach it")
-      ->check(CLI::Range(0.001, 1000.0))
-      ->capture_default_str();
-  command->add_option("--seeds", flags.seeds, "Runs of each algorithm, each with its own chance")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--iterations", scenario.job.iterations, "Iterations that count in each run")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  command->add_option("--warm-up", scenario.job.warmUp, "Iterations before them that do not")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
-  command->add_option("--update", scenario.job.update, "What servers do with the mean gradient")
-      ->capture_default_str();
-  command
-      ->add_option("--compute-jitter", scenario.job.computeJitter,
-                   "A step computes up to this share longer, by chance")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
+  addWithDefault(command, "--profile", scenario.job.profile,
+                 "Which model: a name of profiles/, as resnet50 or vgg19, or a file");
+  addWithDefault(command, "--hosts", flags.hosts, "How many hosts, one number after the other");
+  addWithDefault(command, "--algorithms", flags.algorithms,
+                 "Which algorithms, one after the other");
+  addWithDefault(command, "--ratio", scenario.ratio,
+                 "Wire time / compute time; computing is stretched to reach it")
+      ->check(CLI::Range(0.001, 1000.0));
+  addWithDefault(command, "--seeds", flags.seeds,
+                 "Runs of each algorithm, each with its own chance")
+      ->check(CLI::Range(1, 1000));
+  addWithDefault(command, "--iterations", scenario.job.iterations,
+                 "Iterations that count in each run")
+      ->check(CLI::Range(1, 10'000));
+  addWithDefault(command, "--warm-up", scenario.job.warmUp, "Iterations before them that do not")
+      ->check(CLI::Range(0, 1000));
+  addWithDefault(command, "--update", scenario.job.update,
+                 "What servers do with the mean gradient");
+  addWithDefault(command, "--compute-jitter", scenario.job.computeJitter,
+                 "A step computes up to this share longer, by chance")
+      ->check(CLI::Range(0.0, 100.0));
   command->add_option("--straggler", flags.straggler,
                       "So many workers compute so much longer, always, as 1:3x");
-  command
-      ->add_option(
-          "--cpu", flags.cpu,
-          "What a host's work costs: plain, encrypted, free (no time at all), or a file of "
-          "tools/sim/calibrate_hosts.py")
-      ->capture_default_str();
+  addWithDefault(command, "--cpu", flags.cpu,
+                 "What a host's work costs: plain, encrypted, free (no time at all), or a file of "
+                 "tools/sim/calibrate_hosts.py");
   command->add_flag("--exact", scenario.job.isExact,
                     "Whole tensors and real sums, compared with those of one process; needs the "
                     "memory of all hosts");

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <tools/doctor/case_file.h>
 #include <tools/doctor/finding.h>
+#include <tools/doctor/verdicts.h>
 
 namespace sluice::doctor {
 

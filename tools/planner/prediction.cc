@@ -10,7 +10,6 @@
 #include <sluice/base/options.h>
 #include <sluice/data/timing/bounds.h>
 #include <tools/bench/fair_figures.h>
-#include <tools/bench/known_costs.h>
 #include <tools/sim/simulation.h>
 
 namespace sluice::planner {

@@ -10,7 +10,6 @@
 #include <sluice/base/options.h>
 #include <sluice/transport/wire/header.h>
 #include <tools/sim/event_queue.h>
-#include <tools/sim/trace_hash.h>
 
 namespace sluice::sim {
 namespace {

@@ -11,6 +11,7 @@
 // ahead.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -19,7 +20,6 @@
 
 #include <sluice/base/units.h>
 #include <sluice/transport/fabric/unsent_bytes.h>
-#include <tools/sim/congestion_window.h>
 #include <tools/sim/event_queue.h>
 #include <tools/sim/line.h>
 #include <tools/sim/network.h>
@@ -46,6 +46,32 @@ struct NetworkOptions {
 
   // Bytes that a stream's buffer may hold, as the tcp fabric has it.
   uint64_t unsentBytes() const { return fabric::unsentBytesPerConnection(hosts - 1); }
+};
+
+inline constexpr uint64_t kMss = 1448;  // payload of an Ethernet frame with TCP's timestamps
+
+// The bytes that a stream may have on their way, as TCP's Reno has it: twice as much after every
+// round trip at the beginning, one segment more later, and half after a loss. A value of its
+// stream.
+class CongestionWindow final {
+ public:
+  explicit CongestionWindow(uint64_t most) : most_(most), threshold_(most) {}
+
+  uint64_t bytes() const { return bytes_; }
+
+  void acknowledged(uint64_t bytes) {
+    bytes_ += bytes_ < threshold_ ? bytes : std::max<uint64_t>(kMss * bytes / bytes_, 1);
+    bytes_ = std::min(bytes_, most_);
+  }
+  void lost() {
+    threshold_ = std::max(bytes_ / 2, 2 * kMss);
+    bytes_ = threshold_;
+  }
+
+ private:
+  uint64_t most_;
+  uint64_t threshold_;
+  uint64_t bytes_ = 10 * kMss;  // RFC 6928
 };
 
 class SegmentNetwork final : public Network, private EventTarget {

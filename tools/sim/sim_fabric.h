@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <sluice/transport/fabric/fabric.h>
+#include <tools/sim/event_queue.h>
 #include <tools/sim/flow.h>
 #include <tools/sim/host_costs.h>
 #include <tools/sim/host_loop.h>
 #include <tools/sim/network.h>
-#include <tools/sim/trace_hash.h>
 
 namespace sluice::sim {
 

@@ -16,7 +16,6 @@
 #include <sluice/base/random.h>
 #include <sluice/data/timing/bounds.h>
 #include <tools/bench/fair_figures.h>
-#include <tools/bench/known_costs.h>
 #include <tools/bench/replay_memory.h>
 #include <tools/bench/shrunk_profile.h>
 #include <tools/sim/cluster_bound.h>

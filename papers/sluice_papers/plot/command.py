@@ -25,42 +25,12 @@ from sluice_papers.plot.style import byKey
 
 # The fields that a row has to have, by where it comes from.
 REPLAY = {"profile", "algorithm", "iteration_s", "bound_s", "compute_s", "speedup_over_kvstore"}
-TRAINING = {
-    "example",
-    "workers",
-    "rate",
-    "ratio",
-    "run_s",
-    "bound_s",
-    "over_bound",
-    "speedup",
-    "speedup_over_best",
-}
-COLLECTIVE = {
-    "engine",
-    "method",
-    "workers",
-    "rate",
-    "codec",
-    "bytes",
-    "p50_ms",
-    "p99_ms",
-    "start_ms",
-    "ms_per_byte",
-}
-SIMULATED = {
-    "profile",
-    "topology",
-    "rate_bits_per_s",
-    "algorithm",
-    "workers",
-    "iteration_s",
-    "iteration_s_range",
-    "bound_s",
-    "over_bound",
-    "over_bound_range",
-}
-
+TRAINING = {"example", "workers", "rate", "ratio", "run_s", "bound_s", "over_bound", "speedup",
+            "speedup_over_best"}  # fmt: skip
+COLLECTIVE = {"engine", "method", "workers", "rate", "codec", "bytes", "p50_ms", "p99_ms",
+              "start_ms", "ms_per_byte"}  # fmt: skip
+SIMULATED = {"profile", "topology", "rate_bits_per_s", "algorithm", "workers", "iteration_s",
+             "iteration_s_range", "bound_s", "over_bound", "over_bound_range"}  # fmt: skip
 PLANNED = {"profile", "hosts", "rate_bits_per_s", "choice", "best", "candidates"}
 
 # By the field that only such rows have.

@@ -8,7 +8,7 @@ from sluice_papers.reproduce.analysis_speed import FAIR, RATIOS, REPLAYED
 from sluice_papers.reproduce.kept import Kept
 from sluice_papers.reproduce.pictures import colour_of
 from sluice_papers.reproduce.replays import Of
-from sluice_papers.reproduce.rows import Claim, Measured, Part, Row, Tier
+from sluice_papers.reproduce.rows import Claim, Part, Row, Tier
 from sluice_papers.reproduce.trainings import Trained
 from sluice_papers.study import algorithms, charts, figures
 from sluice_papers.study.charts import Bar
@@ -47,20 +47,12 @@ _PARTS = {
         f"--jitter 0.25:1.05x --pace {_pace(workers, speed):.0f} -o {{folder}}",
         seconds=seconds,
     )
-    for speed, workers, seconds in (
-        ("10gbit", _N, 600),
-        ("10gbit", 8, 240),
-        ("56gbit", _N, 900),
-    )
+    for speed, workers, seconds in (("10gbit", _N, 600), ("10gbit", 8, 240), ("56gbit", _N, 900))
 }
 
 
 def _share(name: str, *parts: str, speed: str = "10gbit", workers: int = _N) -> plans.Measure:
     return trainings.part_of_step(Trained(_PARTS[speed, workers], name, workers), *parts)
-
-
-def _waiting_of_aggregation(kept: Kept) -> Measured | None:
-    return replays.over(_share("bsp", "waiting"), _share("bsp", "aggregation", "waiting"))(kept)
 
 
 def _draw_f3(kept: Kept) -> list[str]:
@@ -78,7 +70,8 @@ F3 = Row(
         Claim("Aggregation and waiting, of a step of BSP, 24 workers, 10 Gbit/s",
               _share("bsp", "aggregation", "waiting"), least=0.5,
               printed="aggregation is more than half"),
-        Claim("Waiting, of BSP's aggregation and waiting", _waiting_of_aggregation,
+        Claim("Waiting, of BSP's aggregation and waiting",
+              replays.over(_share("bsp", "waiting"), _share("bsp", "aggregation", "waiting")),
               printed="up to 0.8"),
         *(Claim(f"Wire, of a step of {_title(name)}, 24 workers, 10 Gbit/s", _share(name, "wire"),
                 least=0.5, printed="communication is more than half")

@@ -8,7 +8,7 @@ from sluice_papers.reproduce.pictures import series
 from sluice_papers.reproduce.pipesgd import MLP
 from sluice_papers.reproduce.plans import exact
 from sluice_papers.reproduce.replays import Of
-from sluice_papers.reproduce.rows import Claim, Measured, Part, Row, Tier
+from sluice_papers.reproduce.rows import Claim, Part, Row, Tier
 from sluice_papers.study import algorithms, charts
 from sluice_papers.study.charts import Bar
 
@@ -44,13 +44,7 @@ def _fewer(more: str, fewer: str) -> plans.Measure:
 
 def _over_formula(name: str) -> plans.Measure:
     formula = algorithms.parse(name).models_sent(4)
-    models = replays.models_on_wire(Of(_WIRE, name), 4 * inputs.parameters(MLP))
-
-    def measure(kept: Kept) -> Measured | None:
-        found = models(kept)
-        return None if found is None else Measured(found.value / formula)
-
-    return measure
+    return replays.models_on_wire(Of(_WIRE, name), 4 * inputs.parameters(MLP) * formula)
 
 
 def _draw_t1(kept: Kept) -> list[str]:

@@ -7,8 +7,6 @@ import argparse
 import json
 import math
 import os
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ from sluice_papers.reproduce.rows import Part, Row, Tier
 from sluice_papers.reproduce.runner import PartError, Runner
 from sluice_papers.reproduce.tools import Program
 from sluice_papers.study import ranks
-from sluice_papers.study.progress import minutes
+from sluice_papers.study.progress import minutes, run_command, say
 from sluice_papers.study.settings import parse_budget
 
 _SHORTEST = 60.0  # seconds for which a study is worth beginning
@@ -38,19 +36,7 @@ one to make it again. DATA holds mnist/ and fashion-mnist/ with their .gz files 
 
 
 def main() -> None:
-    # Exit by an exception, so that the program that runs now is ended first.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        sys.exit(_main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        print(
-            "\nsluice reproduce: interrupted; the same command goes on from here", file=sys.stderr
-        )
-        sys.exit(130)
-    except (ValueError, OSError) as error:
-        text = " ".join(str(error).split())
-        print(f"sluice reproduce: {text}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ValueError) else 1)
+    run_command("sluice reproduce", _main)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,9 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"a figure such as p3/f7, a paper ({', '.join(manifest.PAPERS)}), or all [all]",
     )
     parser.add_argument(
-        "--tier",
-        metavar="LIST",
-        help=f"of {', '.join(Tier)} [model; all of them for one figure]",
+        "--tier", metavar="LIST", help=f"of {', '.join(Tier)} [model; all of them for one figure]"
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="where results and the page go"
@@ -151,7 +135,7 @@ def _make(
         if kept.is_made(part):
             continue
         if (needs := program.missing(part, data)) is not None:
-            _say(f"{part.name}: {needs}")
+            say(f"{part.name}: {needs}")
         else:
             todo.append(part)
     runner = Runner(kept, program, data, deadline)
@@ -182,12 +166,12 @@ class Progress:
 
     def begin(self, part: Part) -> None:
         if part.seconds >= 20:
-            _say(f"{part.name}: takes about {minutes(part.seconds)}")
+            say(f"{part.name}: takes about {minutes(part.seconds)}")
 
     def skip(self, part: Part) -> None:
         self._left.remove(part)
         self._number += 1
-        _say(f"[{self._number}/{self._parts}] {part.name}: the budget is too short")
+        say(f"[{self._number}/{self._parts}] {part.name}: the budget is too short")
 
     def done(self, part: Part, seconds: float | None, text: str) -> None:
         self._left.remove(part)
@@ -198,7 +182,7 @@ class Progress:
             text += f" in {seconds:.1f} s"
         pace = self._taken / self._expected if self._expected else 1.0
         left = pace * sum(one.seconds for one in self._left)
-        _say(f"[{self._number}/{self._parts}] {part.name}: {text}; {minutes(left)} left")
+        say(f"[{self._number}/{self._parts}] {part.name}: {text}; {minutes(left)} left")
 
 
 def _check(
@@ -217,9 +201,9 @@ def _check(
 
         def make(part: Part) -> None:
             try:
-                _say(f"{part.name}: made again in {runner.make(part):.1f} s")
+                say(f"{part.name}: made again in {runner.make(part):.1f} s")
             except PartError as failure:
-                _say(f"{part.name}: failed: {failure}")
+                say(f"{part.name}: failed: {failure}")
 
         found = check.compare(drawn, kept, again, tiers, make)
     for one in found:
@@ -280,7 +264,3 @@ def _as_json(row: Row, kept: Kept) -> dict[str, Any]:
             for one in found
         ],
     }
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

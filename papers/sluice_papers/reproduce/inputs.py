@@ -40,12 +40,7 @@ def perceptron(name: str, widths: Sequence[int]) -> dict[str, Any]:
     for place, weight in enumerate(weights, start=1):
         share = weight / sum(weights) / 3
         tensors.append(
-            {
-                "name": f"fc{place}_w",
-                "parameters": weight,
-                "forward": share,
-                "backward": 2 * share,
-            }
+            {"name": f"fc{place}_w", "parameters": weight, "forward": share, "backward": 2 * share}
         )
         tensors.append(
             {"name": f"fc{place}_b", "parameters": widths[place], "forward": 0.0, "backward": 0.0}

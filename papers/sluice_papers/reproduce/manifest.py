@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice_papers.reproduce import analysis, mgwfbp, p3, pipesgd
+from sluice_papers.reproduce import analysis, mgwfbp, p3_examples, p3_measured, pipesgd
 from sluice_papers.reproduce.rows import Row
 
 PAPERS = {
@@ -11,7 +11,10 @@ PAPERS = {
     "pipesgd": "Pipe-SGD (Li et al.)",
     "analysis": "Analysis (Ko et al.)",
 }
-ROWS: tuple[Row, ...] = (*p3.ROWS, *mgwfbp.ROWS, *pipesgd.ROWS, *analysis.ROWS)
+ROWS: tuple[Row, ...] = (
+    *(*p3_examples.ROWS, *p3_measured.ROWS),
+    *(*mgwfbp.ROWS, *pipesgd.ROWS, *analysis.ROWS),
+)
 
 
 def select(what: str) -> list[Row]:

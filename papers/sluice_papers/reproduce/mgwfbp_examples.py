@@ -50,8 +50,7 @@ _COUNTER = Part(
     "--latency 3s --rate 8mbit --method link --json",
     inputs={
         "mgwfbp-f4-counter.json": inputs.toy(
-            "three layers",
-            [(0.0, 4.0, _SECOND), (0.0, 2.0, _SECOND), (0.0, 1.0, 4 * _SECOND)],
+            "three layers", [(0.0, 4.0, _SECOND), (0.0, 2.0, _SECOND), (0.0, 1.0, 4 * _SECOND)]
         )
     },
 )

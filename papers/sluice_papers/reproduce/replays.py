@@ -76,61 +76,58 @@ def repeated(parts: Sequence[Part], take: Callable[[Any], float]) -> Measure:
     return measure
 
 
+def _both(
+    one: Measure, other: Measure, take: Callable[[Measured, Measured], Measured | None]
+) -> Measure:
+    def measure(kept: Kept) -> Measured | None:
+        first, second = one(kept), other(kept)
+        return None if first is None or second is None else take(first, second)
+
+    return measure
+
+
 def over(one: Measure, other: Measure) -> Measure:
     """The quotient of two measures, none of nothing. Margins add up as independent ones do."""
 
-    def measure(kept: Kept) -> Measured | None:
-        above, below = one(kept), other(kept)
-        if above is None or below is None or below.value == 0:
+    def quotient(above: Measured, below: Measured) -> Measured | None:
+        if below.value == 0:
             return None
         value = above.value / below.value
         margins = (above.margin / below.value, value * below.margin / below.value)
         return Measured(value, sum(margin**2 for margin in margins) ** 0.5)
 
-    return measure
+    return _both(one, other, quotient)
 
 
 def difference(one: Measure, other: Measure) -> Measure:
-    def measure(kept: Kept) -> Measured | None:
-        above, below = one(kept), other(kept)
-        if above is None or below is None:
-            return None
+    def minus(above: Measured, below: Measured) -> Measured:
         margin = (above.margin**2 + below.margin**2) ** 0.5
         return Measured(above.value - below.value, margin)
+
+    return _both(one, other, minus)
+
+
+def _of_row(of: Of, take: Callable[[Figures], Measured | None]) -> Measure:
+    def measure(kept: Kept) -> Measured | None:
+        row = of.figures(kept)
+        return None if row is None else take(row)
 
     return measure
 
 
 def linear_share(of: Of) -> Measure:
     """The throughput of all workers over that of as many workers without a network."""
-
-    def measure(kept: Kept) -> Measured | None:
-        row = of.figures(kept)
-        return None if row is None else interval([row["compute_s"] / run for run in row["runs_s"]])
-
-    return measure
+    return _of_row(of, lambda row: interval([row["compute_s"] / run for run in row["runs_s"]]))
 
 
 def exposed(of: Of) -> Measure:
     """Seconds of an iteration in which nothing is computed."""
-
-    def measure(kept: Kept) -> Measured | None:
-        row = of.figures(kept)
-        return None if row is None else interval([run - row["compute_s"] for run in row["runs_s"]])
-
-    return measure
+    return _of_row(of, lambda row: interval([run - row["compute_s"] for run in row["runs_s"]]))
 
 
 def models_on_wire(of: Of, model_bytes: float) -> Measure:
     """Models that a worker sends in a step, as its interface counts them."""
-
-    def measure(kept: Kept) -> Measured | None:
-        row = of.figures(kept)
-        if row is None:
-            return None
-        return Measured(row["payload_bytes"] / row["workers"] / model_bytes)
-
-    return measure
+    return _of_row(of, lambda row: Measured(row["payload_bytes"] / row["workers"] / model_bytes))
 
 
 def _blocks(row: Figures) -> list[list[tuple[float, float]]]:
@@ -148,13 +145,12 @@ def _share(of: Of, *, idle: bool) -> Measure:
     def counts(sample: Sequence[float]) -> bool:
         return max(sample) < _IDLE if idle else min(sample) >= _IDLE
 
-    def measure(kept: Kept) -> Measured | None:
-        row = of.figures(kept)
-        if row is None or "utilisation" not in row:
+    def take(row: Figures) -> Measured | None:
+        if "utilisation" not in row:
             return None
         return interval([sum(map(counts, block)) / len(block) for block in _blocks(row) if block])
 
-    return measure
+    return _of_row(of, take)
 
 
 def idle_share(of: Of) -> Measure:

@@ -6,8 +6,6 @@ from __future__ import annotations
 import fnmatch
 import gc
 import json
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from sluice.processes import prepare_to_fork
 
 from sluice_papers.study import data, report, results
 from sluice_papers.study.flags import OUT_OF_TIME, parser, settings_from
-from sluice_papers.study.progress import Progress, say
+from sluice_papers.study.progress import Progress, run_command, say
 from sluice_papers.study.results import Results
 from sluice_papers.study.runner import RunError, Runner, row_of
 from sluice_papers.study.settings import Run, Settings
@@ -27,17 +25,7 @@ _LONGEST = 20 * 60.0
 
 
 def main() -> None:
-    # Exit by an exception, so that the processes of the study are ended first.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        sys.exit(_main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        print("\nsluice study: interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
-    except (ValueError, OSError) as error:
-        text = " ".join(str(error).split())
-        print(f"sluice study: {text}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ValueError) else 1)
+    run_command("sluice study", _main)
 
 
 def _main(arguments: list[str]) -> int:

@@ -106,9 +106,7 @@ def parser() -> argparse.ArgumentParser:
         help="also with deep gradient compression, where gradients are sent",
     )
     made.add_argument(
-        "--lab",
-        action="store_true",
-        help="each worker on a host of its own (docs/lab.md)",
+        "--lab", action="store_true", help="each worker on a host of its own (docs/lab.md)"
     )
     made.add_argument("--rate", metavar="RATE", help="with --lab: the speed of each link [1gbit]")
     for name in OPTIONS:

@@ -16,18 +16,8 @@ TABLE_2 = {
 }
 TABLE_2_WORKERS = 24
 
-_TABLE_3_COLUMNS = (
-    "bsp",
-    "asp",
-    "ssp:3",
-    "ssp:10",
-    "easgd:4",
-    "easgd:8",
-    "gosgd:1",
-    "gosgd:0.1",
-    "gosgd:0.01",
-    "adpsgd",
-)
+_TABLE_3_COLUMNS = ("bsp", "asp", "ssp:3", "ssp:10", "easgd:4", "easgd:8", "gosgd:1", "gosgd:0.1",
+                    "gosgd:0.01", "adpsgd")  # fmt: skip
 _TABLE_3_ROWS = {
     4: (0.7514, 0.7508, 0.7480, 0.7462, 0.7028, 0.7027, 0.7160, 0.6892, 0.6775, 0.7483),
     8: (0.7509, 0.7482, 0.7450, 0.7412, 0.6357, 0.6269, 0.6529, 0.6173, 0.5845, 0.7447),

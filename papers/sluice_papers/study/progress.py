@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 from sluice_papers.study.runner import Runner
 from sluice_papers.study.settings import Run
@@ -45,3 +48,17 @@ def minutes(seconds: float) -> str:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def run_command(name: str, work: Callable[[list[str]], int]) -> NoReturn:
+    """Runs a command to its end. An error is one line."""
+    # Exit by an exception, so that processes of the command are ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        sys.exit(work(sys.argv[1:]))
+    except KeyboardInterrupt:
+        say(f"\n{name}: interrupted; the same command goes on from here")
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        say(f"{name}: {' '.join(str(error).split())}")
+        sys.exit(2 if isinstance(error, ValueError) else 1)

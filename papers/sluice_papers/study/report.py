@@ -56,11 +56,7 @@ def page(results: Results, study: dict[str, Any], missing: int) -> str:
             _paragraph(words.order(results)),
             _paragraph(words.advice(results)),
         ]
-        parts += [
-            "<h2>Tables</h2>",
-            *map(table, all_tables(results)),
-            *_figures(results),
-        ]
+        parts += ["<h2>Tables</h2>", *map(table, all_tables(results)), *_figures(results)]
     else:
         parts.append(_paragraph("Nothing has been measured yet."))
     if results.failed:

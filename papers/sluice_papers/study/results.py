@@ -140,12 +140,7 @@ class Results:
         return 1.0 if found is None else found
 
     def of(
-        self,
-        algorithm: Algorithm,
-        workers: int,
-        *,
-        factor: float | None = None,
-        dgc: bool = False,
+        self, algorithm: Algorithm, workers: int, *, factor: float | None = None, dgc: bool = False
     ) -> list[Row]:
         """Returns the rows of these runs, sorted by seed. Without a factor it is the tuned one."""
         return [

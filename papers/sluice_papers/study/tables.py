@@ -227,16 +227,7 @@ def costs(results: Results) -> Table:
         "which it could not go on, in ms; samples/s of all workers, and of what "
         "they would do without waiting; models that a worker sends in a step, measured and by the "
         "paper's formula, times (N-1)/N where a rank's own share does not travel.",
-        [
-            "workers",
-            "algorithm",
-            "compute",
-            "blocked",
-            "samples/s",
-            "of linear",
-            "sent",
-            "formula",
-        ],
+        ["workers", "algorithm", "compute", "blocked", "samples/s", "of linear", "sent", "formula"],
     )
     for workers in results.workers:
         for algorithm in results.algorithms:

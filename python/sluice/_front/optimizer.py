@@ -20,7 +20,7 @@ from sluice._front.server import ServerStep
 from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import Gate, Slot
 
-# A test (tests/python/test_same_training.py) has shown that these treat every tensor separately: a
+# A test (tests/python/same_training_test.py) has shown that these treat every tensor separately: a
 # step in parts gives the same bits as a step at once.
 BY_GATE = (
     torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad,

@@ -1,5 +1,4 @@
 // AR-SGD: one reduction of the whole gradient after backward. MG-WFBP calls it SyncEASGD.
-#include <array>
 
 #include <sluice/algorithms/catalogue/algorithm.h>
 #include <sluice/algorithms/dgc/allgather.h>

@@ -12,7 +12,7 @@
 #include <sluice/base/check.h>
 #include <sluice/data/codec/sparse.h>
 #include <sluice/data/kernel/reduce.h>
-#include <sluice/data/optimizer/plain_step.h>
+#include <sluice/data/optimizer/optimizers.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::algorithms {

@@ -10,7 +10,6 @@
 #include <sluice/algorithms/server/collecting.h>
 #include <sluice/algorithms/server/server_options.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/base/check.h>
 #include <sluice/data/codec/sparse.h>
 #include <sluice/data/kernel/reduce.h>
 

@@ -6,11 +6,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/algorithms/elastic/words.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/base/check.h>
 #include <sluice/data/gate/gates.h>
-#include <sluice/transport/fabric/common.h>
 
 namespace sluice::algorithms {
 

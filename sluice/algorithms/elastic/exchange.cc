@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/elastic/elastic_strategy.h>
-#include <sluice/algorithms/elastic/words.h>
 #include <sluice/algorithms/slices.h>
 #include <sluice/base/check.h>
 #include <sluice/transport/fabric/common.h>

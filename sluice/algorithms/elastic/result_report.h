@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include <sluice/algorithms/elastic/kept_results.h>
 #include <sluice/base/status.h>
+#include <sluice/transport/wire/header.h>
 
 namespace sluice::algorithms {
 
@@ -30,5 +30,12 @@ struct AgreedResult {
 // By SliceId. Returns an error that names the first slice of which some member is more than one
 // result behind: no member that follows the rules is.
 Result<std::vector<AgreedResult>> agreeOn(std::span<const ResultReport> byRank);
+
+// The sender's own bits of the headers that members send while an epoch begins (wire/header.h).
+// Their stage is kReady, which no message of an algorithm has.
+namespace elastic {
+inline constexpr auto kReport = wire::Flags{0x0100};      // the results that the sender has
+inline constexpr auto kHandedOver = wire::Flags{0x0200};  // a result that the receiver lacks
+}  // namespace elastic
 
 }  // namespace sluice::algorithms

@@ -1,7 +1,6 @@
 #include <sluice/algorithms/gossip/meeting.h>
 
 #include <cstring>
-#include <utility>
 
 #include <sluice/base/check.h>
 #include <sluice/data/kernel/mix.h>

@@ -1,6 +1,5 @@
 #include <sluice/algorithms/gossip/share.h>
 
-#include <cmath>
 #include <cstring>
 
 #include <fmt/format.h>

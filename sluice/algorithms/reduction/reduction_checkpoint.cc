@@ -1,7 +1,6 @@
 // The checkpoint of the all-reduce engine, which also carries its state over when groups change.
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 

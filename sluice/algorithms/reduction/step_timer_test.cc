@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/manual_clock.h>
+
 namespace sluice::algorithms {
 namespace {
 

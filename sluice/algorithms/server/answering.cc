@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <sluice/algorithms/server/answering_checkpoint.h>
 #include <sluice/algorithms/server/answering_server.h>
 #include <sluice/algorithms/server/answering_worker.h>

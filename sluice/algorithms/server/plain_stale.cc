@@ -6,7 +6,7 @@
 #include <sluice/algorithms/server/stale.h>
 #include <sluice/base/check.h>
 #include <sluice/data/kernel/reduce.h>
-#include <sluice/data/optimizer/plain_step.h>
+#include <sluice/data/optimizer/optimizers.h>
 
 namespace sluice::algorithms {
 namespace {

@@ -19,7 +19,7 @@
 #include <sluice/base/config.h>
 #include <sluice/base/testing/manual_loop.h>
 #include <sluice/join/membership/epoch_proposer.h>
-#include <sluice/join/membership/memory_membership.h>
+#include <sluice/join/membership/testing/memory_membership.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 #include <sluice/transport/fabric/loopback/loopback_fabric.h>
 

@@ -1,5 +1,5 @@
 // The messages that kvstore, slicing, p3 and sluice put on the wire, and their order: it is what
-// tells these four apart, since all of them end with the same numbers. tests/wire_faults.py plants
+// tells these four apart, since all of them end with the same numbers. tests/mutation/wire.py plants
 // faults and checks that these tests find them.
 #include <algorithm>
 #include <map>

@@ -6,6 +6,7 @@
 
 #include <sluice/base/loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/base/testing/manual_clock.h>
 #include <sluice/base/timers.h>
 
 namespace sluice::base {

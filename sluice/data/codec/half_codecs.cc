@@ -1,6 +1,5 @@
 // Floats cut to 16 bits, rounded to nearest.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include <sluice/data/codec/codec.h>

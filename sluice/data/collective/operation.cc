@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sluice/base/check.h>
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/transport/fabric/common.h>
 

@@ -1,7 +1,6 @@
 #include <sluice/data/collective/schedule.h>
 
 #include <bit>
-#include <optional>
 
 #include <sluice/base/check.h>
 

@@ -1,7 +1,6 @@
 #include <sluice/data/plan/slicing.h>
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 

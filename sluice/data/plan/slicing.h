@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/base/clock.h>
 #include <sluice/base/ids.h>
 #include <sluice/base/status.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/data/plan/roles.h>
+#include <sluice/observer.h>
 
 namespace sluice::plan {
 
@@ -67,6 +69,25 @@ inline constexpr size_t kMaxSlices = size_t{1} << 24;
 // With `sharded`, no two servers' totals differ by more than the elements of two smallest messages,
 // and if every chunk is spread over all servers, by more than one element.
 Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Slicing& slicing);
+
+// Reports the stages of slices to an observer. Without an observer it does nothing.
+class Stages final {
+ public:
+  // REQUIRES: both outlive this. `observer` may be null.
+  Stages(StageObserver* observer, const Clock& clock) : observer_(observer), clock_(clock) {}
+
+  // Reports that a slice enters a stage now.
+  void enter(Stage stage, Step step, TensorId tensor, SliceId slice, Rank peer) const {
+    if (observer_ != nullptr) observer_->onStage({stage, step, tensor, slice, peer, clock_.now()});
+  }
+  void enter(Stage stage, Step step, const Slice& slice, Rank peer) const {
+    enter(stage, step, slice.tensor, slice.id, peer);
+  }
+
+ private:
+  StageObserver* const observer_;
+  const Clock& clock_;
+};
 
 }  // namespace sluice::plan
 

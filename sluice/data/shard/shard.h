@@ -24,7 +24,6 @@
 #include <sluice/base/status.h>
 #include <sluice/data/optimizer/optimizer_spec.h>
 #include <sluice/data/plan/plan.h>
-#include <sluice/data/plan/stages.h>
 #include <sluice/data/shard/served_state.h>
 #include <sluice/observer.h>
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/manual_clock.h>
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/kernel/testing/test_numbers.h>
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <sluice/device.h>

@@ -102,10 +102,6 @@ WireCost shardedWire(uint32_t ranks, Rate rate) {
   return {.start = 0, .perByte = 2.0 * (ranks - 1) / ranks * 8 / bitsPerSecond(rate)};
 }
 
-double bestSliceBytes(double modelBytes, double secondsPerMessage, Rate rate, double inFlight) {
-  return std::sqrt(modelBytes * secondsPerMessage * bitsPerSecond(rate) / 8 / inFlight);
-}
-
 WireCost binaryTree(uint32_t ranks, const Link& link) {
   const double rounds = std::log2(ranks);
   return {2 * link.alpha * rounds, (2 * link.beta + link.gamma) * rounds};

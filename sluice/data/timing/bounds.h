@@ -59,11 +59,6 @@ double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate);
 // Returns that time as a cost per byte, for p3Bound.
 WireCost shardedWire(uint32_t ranks, Rate rate);
 
-// The slice size in bytes at which the cost of messages and the cost of what is beyond recall
-// balance: sqrt(M*o*rate/W), for M bytes of model, o seconds exposed per message and W slices in
-// flight.
-double bestSliceBytes(double modelBytes, double secondsPerMessage, Rate rate, double inFlight);
-
 // All-reduce of `ranks` over links of latency alpha (s), beta (s/byte) and summing speed gamma
 // (s/byte), after table II of MG-WFBP. REQUIRES: ranks >= 1.
 struct Link {

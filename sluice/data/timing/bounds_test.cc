@@ -171,13 +171,5 @@ TEST(Bounds, AllReduceCostsOfTableTwo) {
   EXPECT_NEAR(ring(8, {.alpha = alpha}).start, 633.64e-6, 1e-8);
 }
 
-TEST(Bounds, TheBestSliceBalancesMessagesAgainstBytesBeyondRecall) {
-  const Rate rate{8'000'000};  // 1 MB/s
-  const double best = bestSliceBytes(1e6, 1e-3, rate, 4);
-  const auto cost = [&](double slice) { return 1e6 / slice * 1e-3 + 4 * slice / 1e6; };
-  EXPECT_LT(cost(best), cost(best * 1.1));
-  EXPECT_LT(cost(best), cost(best / 1.1));
-}
-
 }  // namespace
 }  // namespace sluice::timing

@@ -1,7 +1,6 @@
 #include <sluice/data/timing/link_model.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <limits>
 #include <set>

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
-
-#include <sluice/base/check.h>
 
 namespace sluice::timing {
 namespace {

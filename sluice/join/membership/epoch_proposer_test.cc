@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/testing/manual_loop.h>
-#include <sluice/join/membership/memory_membership.h>
+#include <sluice/join/membership/testing/memory_membership.h>
 
 namespace sluice::membership {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <sluice/join/membership/id_bytes.h>
-
 namespace sluice::membership {
 namespace {
 
@@ -41,7 +39,7 @@ std::string encodeUnchecked(const EpochRecord& record) {
   writer.text(record.why);
   writeMembers(writer, record.members);
   writeMembers(writer, record.lost);
-  return textOf(writer.bytes());
+  return base::textOf(writer.bytes());
 }
 
 }  // namespace

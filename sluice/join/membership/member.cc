@@ -1,11 +1,8 @@
 #include <sluice/join/membership/member.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
-
-#include <sluice/join/membership/id_bytes.h>
 
 namespace sluice::membership {
 namespace {
@@ -53,7 +50,7 @@ std::string encode(const Member& member) {
   base::ByteWriter writer;
   writer.number(kMemberVersion);
   write(writer, member);
-  return textOf(writer.bytes());
+  return base::textOf(writer.bytes());
 }
 
 Result<Member> decodeMember(std::string_view bytes) {

@@ -1,4 +1,4 @@
-#include <sluice/join/membership/memory_membership.h>
+#include <sluice/join/membership/testing/memory_membership.h>
 
 #include <deque>
 #include <map>

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <sluice/base/byte_io.h>
 #include <sluice/base/status.h>
 
 namespace sluice::membership {
@@ -32,5 +33,16 @@ class RandomId {
  private:
   std::array<std::byte, kIdBytes> bytes_{};
 };
+
+// Write and read an id in the bytes of a record. For the .cc files of this folder.
+inline void writeId(base::ByteWriter& writer, const RandomId& id) {
+  for (const std::byte byte : id.bytes()) writer.number(static_cast<uint8_t>(byte));
+}
+
+inline RandomId readId(base::ByteReader& reader) {
+  std::array<std::byte, kIdBytes> bytes{};
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(reader.number<uint8_t>());
+  return RandomId(bytes);
+}
 
 }  // namespace sluice::membership

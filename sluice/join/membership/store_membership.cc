@@ -7,7 +7,6 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/base/text.h>
 
 namespace sluice::membership {
 namespace {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/net/address.h>
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/secret/handshake.h>
@@ -23,6 +24,19 @@ namespace sluice::rendezvous {
 
 // The interval at which either end says what it is waiting for.
 inline constexpr Duration kTellEvery = std::chrono::seconds(3);
+
+// The claim of a rank in its handshake with rank 0: its rank, and nothing else.
+inline secret::Claim claimOf(Rank rank) {
+  secret::Claim claim{};
+  for (size_t i = 0; i < 4; ++i) claim[i] = static_cast<std::byte>(index(rank) >> (8 * i) & 0xff);
+  return claim;
+}
+
+inline Rank rankOf(const secret::Claim& claim) {
+  uint32_t rank = 0;
+  for (size_t i = 0; i < 4; ++i) rank |= std::to_integer<uint32_t>(claim[i]) << (8 * i);
+  return Rank{rank};
+}
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:

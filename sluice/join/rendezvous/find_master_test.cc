@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/manual_clock.h>
+
 namespace sluice::rendezvous {
 namespace {
 

@@ -1,7 +1,6 @@
 #include <sluice/join/rendezvous/launch.h>
 
 #include <array>
-#include <limits>
 #include <vector>
 
 #include <fmt/format.h>

@@ -2,8 +2,6 @@
 // in a test.
 #pragma once
 
-#include <memory>
-
 #include <sluice/base/ids.h>
 #include <sluice/base/loop.h>
 #include <sluice/join/rendezvous/store.h>

@@ -11,7 +11,6 @@
 #include <sluice/base/log.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
-#include <sluice/join/rendezvous/claim.h>
 
 namespace sluice::rendezvous {
 namespace {

@@ -6,7 +6,6 @@
 // more, or after `timeout`.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/join/rendezvous/find_master.h>

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/byte_io.h>
 #include <sluice/base/log.h>
-#include <sluice/join/rendezvous/claim.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/secret/door/listen.h>
 
@@ -336,8 +336,7 @@ void Server::admit(const PeerPtr& peer) {
   if (peer->newcomer.job == nonce_)
     log("rendezvous").info("{} has connected again", describe(peer));
   table_.came(peer->rank);
-  const std::string nonce(reinterpret_cast<const char*>(nonce_.data()), nonce_.size());
-  peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = nonce}));
+  peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = base::textOf(nonce_)}));
   if (members_.size() + 1 == options_.worldSize) doorman_->narrow();
 }
 

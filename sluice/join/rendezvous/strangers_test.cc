@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/join/rendezvous/claim.h>
+#include <sluice/join/rendezvous/connection.h>
 #include <sluice/join/rendezvous/testing/test_world.h>
 #include <sluice/secret/seal.h>
 

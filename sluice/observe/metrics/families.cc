@@ -1,6 +1,5 @@
 #include <sluice/observe/metrics/families.h>
 
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include <sluice/pytorch/backend/torch_device.h>
 #include <sluice/pytorch/device_entrance.h>

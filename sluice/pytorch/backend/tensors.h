@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <sluice/data/collective/communicator.h>
-#include <sluice/pytorch/backend/device_copies.h>
+#include <sluice/data/staging/copier.h>
+#include <sluice/pytorch/backend/torch_device.h>
 
 namespace sluice::pytorch {
 
@@ -21,6 +21,24 @@ using Reduction = c10d::ReduceOp::RedOpType;
 using Lists = std::vector<std::vector<at::Tensor>>;  // by rank
 
 std::span<std::byte> bytesOf(const at::Tensor& tensor);
+
+// The accelerator of a process group: copies the tensors of calls to the host and their results
+// back, in strips, while the program goes on.
+class DeviceCopies final {
+ public:
+  // REQUIRES: staging::checkPinnedBytes()
+  DeviceCopies(const c10::Device& device, size_t pinnedBytes)
+      : place_(device), device_(device), copier_(device_, pinnedBytes) {}
+
+  const c10::Device& place() const { return place_; }
+  TorchDevice& device() { return device_; }
+  staging::Copier& copier() { return copier_; }
+
+ private:
+  const c10::Device place_;
+  TorchDevice device_;
+  staging::Copier copier_;
+};
 
 // The tensors of one call. It lives until the call has ended: fabric and loop see only the tensors'
 // memory.

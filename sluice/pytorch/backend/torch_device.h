@@ -17,7 +17,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <sluice/device.h>
 

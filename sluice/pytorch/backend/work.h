@@ -6,14 +6,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <sluice/base/fork.h>
 #include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
-#include <sluice/pytorch/backend/device_copies.h>
+#include <sluice/pytorch/backend/tensors.h>
 #include <sluice/pytorch/messenger.h>
 
 namespace sluice::pytorch {

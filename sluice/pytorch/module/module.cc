@@ -19,7 +19,6 @@
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/shard/served_state.h>
 #include <sluice/data/timing/bounds.h>
-#include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/module/training.h>

@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include <sluice/base/ids.h>
 #include <sluice/base/loop.h>

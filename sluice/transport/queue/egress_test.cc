@@ -7,6 +7,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <sluice/base/cpu_time.h>
+#include <sluice/base/testing/manual_clock.h>
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/transport/queue/testing/any_send.h>
 

@@ -9,7 +9,7 @@
 
 #include <sluice/base/median.h>
 #include <tools/bench/fabric/traffic.h>
-#include <tools/bench/rank_variables.h>
+#include <tools/bench/rank_messages.h>
 #include <tools/bench/yardstick.h>
 
 namespace sluice::bench {
@@ -112,9 +112,9 @@ class Bench final {
   }
   Status addIperf(const std::vector<Flow>& flows, Samples& samples) {
     say("iperf3");
-    SLUICE_ASSIGN_OR_RETURN(const double gbit,
-                            iperfGbit(lab_, flows, base::fromSeconds(kIperfSeconds)));
-    samples.values.push_back(gbit);
+    SLUICE_ASSIGN_OR_RETURN(const Rate rate,
+                            measureGoodput(lab_, flows, base::fromSeconds(kIperfSeconds)));
+    samples.values.push_back(static_cast<double>(rate.bitsPerSecond) * 1e-9);
     return base::ok();
   }
   size_t ucxMessages() const {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <tools/bench/marked_line.h>
+#include <tools/bench/rank_messages.h>
 
 namespace sluice::bench {
 namespace {

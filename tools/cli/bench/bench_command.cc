@@ -16,14 +16,11 @@ namespace {
 const std::string kAllStrategies = "kvstore,slicing,p3,sluice";
 
 void addWorkers(CLI::App* command, BenchFlags& flags) {
-  command->add_option("--workers", flags.workers, "How many workers, a host each")
-      ->capture_default_str();
+  addWithDefault(command, "--workers", flags.workers, "How many workers, a host each");
 }
 void addRatio(CLI::App* command, BenchFlags& flags) {
-  command
-      ->add_option("--ratio", flags.ratio,
-                   "Wire time / compute time; computing is stretched to reach it")
-      ->capture_default_str();
+  addWithDefault(command, "--ratio", flags.ratio,
+                 "Wire time / compute time; computing is stretched to reach it");
 }
 
 void addReplay(Program& program, CLI::App& group) {
@@ -54,7 +51,7 @@ void addSeries(Program& program, CLI::App* command, const std::shared_ptr<BenchF
                const std::string& flag, const std::string& values, const std::string& help,
                BenchCase (*caseFor)(const BenchFlags&, double)) {
   auto list = std::make_shared<std::string>(values);
-  command->add_option(flag, *list, help)->capture_default_str();
+  addWithDefault(command, flag, *list, help);
   program.onRun(command, [flags, list, caseFor](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto numbers, parseNumbers(*list));
     std::vector<BenchCase> cases;

@@ -179,25 +179,16 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                                           const std::string& algorithms) {
   auto flags = std::make_shared<BenchFlags>();
   flags->algorithms = algorithms;
-  command
-      ->add_option("--profile", flags->profile,
-                   "Which model: a name of profiles/, as resnet50 or vgg19, or a file")
-      ->capture_default_str();
-  command
-      ->add_option("--algorithms,--strategies", flags->algorithms,
-                   "Which algorithms, one after the other in each run")
-      ->capture_default_str();
-  command->add_option("--runs", flags->runs, "Runs of each algorithm; the median counts")
-      ->capture_default_str();
-  command
-      ->add_option("--iterations", flags->iterations,
-                   "Iterations that count in each run; the median does")
-      ->capture_default_str();
-  command->add_option("--warm-up", flags->warmUp, "Iterations before them that do not")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
-  command->add_option("--update", flags->update, "What servers do with the mean gradient")
-      ->capture_default_str();
+  addWithDefault(command, "--profile", flags->profile,
+                 "Which model: a name of profiles/, as resnet50 or vgg19, or a file");
+  addWithDefault(command, "--algorithms,--strategies", flags->algorithms,
+                 "Which algorithms, one after the other in each run");
+  addWithDefault(command, "--runs", flags->runs, "Runs of each algorithm; the median counts");
+  addWithDefault(command, "--iterations", flags->iterations,
+                 "Iterations that count in each run; the median does");
+  addWithDefault(command, "--warm-up", flags->warmUp, "Iterations before them that do not")
+      ->check(CLI::Range(2, 1000));
+  addWithDefault(command, "--update", flags->update, "What servers do with the mean gradient");
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1gbit; default: what two cores can carry");
   command->add_option("--host-rate", flags->hostRates,

@@ -15,7 +15,7 @@
 #include <sluice/data/collective/method_costs.h>
 #include <sluice/data/timing/bounds.h>
 #include <tools/bench/collective_rank.h>
-#include <tools/bench/rank_variables.h>
+#include <tools/bench/rank_messages.h>
 #include <tools/cli/commands.h>
 #include <tools/cli/interruption.h>
 #include <tools/cli/json_output.h>
@@ -202,15 +202,12 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
                       "Make a lab of this many hosts, and remove it at the end");
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1gbit; default: not shaped");
-  command->add_option("--methods", flags->methods, "Which methods")->capture_default_str();
-  command->add_option("--sizes", flags->sizes, "Bytes of f32 to reduce")->capture_default_str();
-  command->add_option("--seconds", flags->seconds, "Spent on each method and size, about")
-      ->capture_default_str();
-  command
-      ->add_option("--strips", flags->strips,
-                   "Cut each all-reduce into so many strips; 1: sums wait for bytes; 0: by size")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  addWithDefault(command, "--methods", flags->methods, "Which methods");
+  addWithDefault(command, "--sizes", flags->sizes, "Bytes of f32 to reduce");
+  addWithDefault(command, "--seconds", flags->seconds, "Spent on each method and size, about");
+  addWithDefault(command, "--strips", flags->strips,
+                 "Cut each all-reduce into so many strips; 1: sums wait for bytes; 0: by size")
+      ->check(CLI::Range(0, 1024));
   command->add_option("--json", flags->json,
                       "Write the figures to this file; - for standard output");
   command->add_option(

@@ -78,14 +78,11 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
                       "Make a lab of this many hosts, and remove it at the end");
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1.2gbit; default: not shaped");
-  command
-      ->add_option("--samples", flags->samples,
-                   "How often each is measured, in turn; medians count")
-      ->capture_default_str();
-  command->add_option("--seconds", flags->seconds, "Length of a sample")->capture_default_str();
+  addWithDefault(command, "--samples", flags->samples,
+                 "How often each is measured, in turn; medians count");
+  addWithDefault(command, "--seconds", flags->seconds, "Length of a sample");
   if (which == bench::FabricCase::kOvertake) {
-    command->add_option("--rounds", flags->rounds, "Urgent slices in a sample")
-        ->capture_default_str();
+    addWithDefault(command, "--rounds", flags->rounds, "Urgent slices in a sample");
   }
   command->add_option("--json", flags->json,
                       "Write the figures to this file; - for standard output");

@@ -1,4 +1,6 @@
 // sluice lab: a cluster on one box. Here: the group, up, status and down.
+#include <tools/cli/lab/lab_command.h>
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -6,7 +8,6 @@
 #include <sluice/base/units.h>
 #include <tools/cli/commands.h>
 #include <tools/cli/lab/lab_etcd.h>
-#include <tools/cli/lab/lab_options.h>
 #include <tools/cli/program.h>
 #include <tools/cli/table.h>
 
@@ -106,16 +107,13 @@ void addUp(Program& program, CLI::App& group) {
                           "sluice lab up --hosts 5 --etcd 3"});
   auto flags = std::make_shared<UpFlags>();
   flags->name = addLabName(command);
-  command->add_option("--hosts", flags->hosts, "How many hosts")->capture_default_str();
+  addWithDefault(command, "--hosts", flags->hosts, "How many hosts");
   command->add_option("--etcd", flags->etcd,
                       "How many etcd servers, each on a host of its own after the others");
-  command
-      ->add_option("--rate", flags->rate,
-                   "Speed of each host's link, each direction: 100mbit, 2.5gbit")
-      ->capture_default_str();
-  command
-      ->add_option("--subnet", flags->subnet, "Addresses of the hosts; labs never see each other's")
-      ->capture_default_str();
+  addWithDefault(command, "--rate", flags->rate,
+                 "Speed of each host's link, each direction: 100mbit, 2.5gbit");
+  addWithDefault(command, "--subnet", flags->subnet,
+                 "Addresses of the hosts; labs never see each other's");
   command->add_option("--delay", flags->delay,
                       "One-way delay of each link, as 10ms; needs the module sch_netem");
   command->add_option("--cc", flags->congestionControl,
@@ -127,7 +125,7 @@ void addUp(Program& program, CLI::App& group) {
 
 std::shared_ptr<std::string> addLabName(CLI::App* command) {
   auto name = std::make_shared<std::string>(lab::kDefaultName);
-  command->add_option("--name", *name, "Which lab")->capture_default_str();
+  addWithDefault(command, "--name", *name, "Which lab");
   return name;
 }
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/units.h>
-#include <tools/cli/lab/lab_options.h>
+#include <tools/cli/lab/lab_command.h>
 #include <tools/cli/program.h>
 #include <tools/lab/host_list.h>
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/units.h>
-#include <tools/cli/lab/lab_options.h>
+#include <tools/cli/lab/lab_command.h>
 #include <tools/cli/program.h>
 #include <tools/lab/host_list.h>
 
@@ -93,11 +93,10 @@ void addRun(Program& program, CLI::App& group) {
   flags->name = addLabName(command);
   command->add_option("--hosts", flags->hosts,
                       "Which hosts, in order of rank, as 0-3,5; default: all");
-  command->add_option("--per-host", flags->perHost, "Processes on each host")
-      ->capture_default_str();
+  addWithDefault(command, "--per-host", flags->perHost, "Processes on each host");
   command->add_option("--timeout", flags->timeout,
                       "End it after this time, as 60s; default: never");
-  command->add_option("--master-port", flags->masterPort, "MASTER_PORT")->capture_default_str();
+  addWithDefault(command, "--master-port", flags->masterPort, "MASTER_PORT");
   command->add_option("command", flags->command, "The command and its arguments, after --")
       ->required();
   program.onRun(command, [flags](const base::Config&) { return run(*flags); });

@@ -2,22 +2,57 @@
 // answer goes to the next one, until its deadline, so it may be done twice. Belongs to its loop.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/clock.h>
 #include <sluice/base/status.h>
-#include <sluice/join/membership/etcd/etcd_options.h>
 #include <sluice/join/membership/etcd/http_client.h>
-#include <sluice/join/membership/etcd/pauses.h>
+#include <sluice/join/membership/store_address.h>
 
 namespace sluice::membership {
+
+// Says how a member talks with etcd.
+struct EtcdOptions {
+  EtcdAddress address;
+  TlsFiles files;
+  // A server holds a request for 7 s if it loses its leader meanwhile, while the others serve again
+  // after one. So a request goes to the next server after this time.
+  Duration attempt = std::chrono::seconds(1);
+  // The pause after all servers have failed; it doubles up to the second one.
+  Duration leastPause = std::chrono::milliseconds(200);
+  Duration mostPause = std::chrono::seconds(5);
+  Duration lease = std::chrono::seconds(10);  // whole seconds
+};
+
+// Pauses between attempts: each twice as long as the last, up to a limit, and shorter by up to a half
+// at random, so that members that lost the same server do not come back in the same moment.
+class Pauses final {
+ public:
+  Pauses(Duration least, Duration most) : least_(least), most_(most), next_(least) {}
+
+  Duration next() {
+    const Duration pause = next_;
+    next_ = std::min(most_, 2 * next_);
+    return std::chrono::duration_cast<Duration>(
+        pause * std::uniform_real_distribution<double>(0.5, 1)(random_));
+  }
+  void reset() { next_ = least_; }
+
+ private:
+  Duration least_;
+  Duration most_;
+  Duration next_;
+  std::minstd_rand random_{std::random_device{}()};
+};
 
 class EtcdClient final {
  public:

@@ -1,6 +1,5 @@
 #include <sluice/join/membership/etcd/etcd_key_values.h>
 
-#include <algorithm>
 #include <utility>
 
 #include <sluice/base/check.h>

@@ -7,7 +7,6 @@
 #include <sluice/base/options.h>
 #include <sluice/join/membership/etcd/curl_library.h>
 #include <sluice/join/membership/etcd/etcd_key_values.h>
-#include <sluice/join/membership/etcd/etcd_options.h>
 
 namespace sluice::membership {
 

@@ -11,7 +11,6 @@
 
 #include <sluice/join/membership/etcd/etcd_client.h>
 #include <sluice/join/membership/etcd/http_client.h>
-#include <sluice/join/membership/etcd/pauses.h>
 #include <sluice/join/membership/key_values.h>
 
 namespace sluice::membership {

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <sluice/base/clock.h>
 #include <sluice/base/net/epoll_loop.h>

@@ -17,17 +17,13 @@ std::string encodeValues(const GatherRounds::Values& values) {
   base::ByteWriter writer;
   writer.number(static_cast<uint32_t>(values.size()));
   for (const auto& value : values) writer.block(std::as_bytes(std::span(value)));
-  const auto& bytes = writer.bytes();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return base::textOf(writer.bytes());
 }
 
 Result<GatherRounds::Values> decodeValues(const std::string& bytes) {
   base::ByteReader reader(std::as_bytes(std::span(bytes)));
   GatherRounds::Values values(reader.count(kMostValues, sizeof(uint64_t)));
-  for (auto& value : values) {
-    const auto block = reader.block();
-    value.assign(reinterpret_cast<const char*>(block.data()), block.size());
-  }
+  for (auto& value : values) value = base::textOf(reader.block());
   if (reader.failed() || !reader.atEnd())
     return Status(Code::kRefused, "a member has handed over values that are malformed");
   return values;

@@ -1,5 +1,5 @@
 // The contract of membership.h as a suite. Its cases are in contract_suite.cc, compiled once as
-// sluice_membership_testing. The test of every store links that, includes this and instantiates it:
+// sluice_membership_contract. Each store's test links that, includes this and instantiates it:
 //
 //   INSTANTIATE_TEST_SUITE_P(Memory, MembershipContract,
 //                            testing::Values(StoreCase{"plain", makeMemoryStore}), caseName);

@@ -1,6 +1,5 @@
 #include <sluice/transport/fabric/loopback/loopback_fabric.h>
 
-#include <utility>
 #include <vector>
 
 #include <sluice/base/check.h>

@@ -2,10 +2,8 @@
 // one after another; payloads are read straight into the receiver's buffers. Loop thread only.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include <sluice/base/mutex.h>

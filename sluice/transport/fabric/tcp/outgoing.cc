@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/base/log.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::fabric {

@@ -4,7 +4,6 @@
 // goodbye. Loop thread only.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
 #include <optional>

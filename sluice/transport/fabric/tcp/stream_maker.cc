@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <sluice/base/check.h>
 #include <sluice/base/log.h>
 #include <sluice/transport/fabric/tcp/plain_stream.h>
 #include <sluice/transport/fabric/tcp/tls_stream.h>

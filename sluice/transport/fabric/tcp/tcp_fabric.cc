@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/check.h>
 #include <sluice/base/options.h>
 #include <sluice/transport/fabric/tcp/tcp_node.h>
 #include <sluice/transport/fabric/tcp/tls_stream.h>

@@ -6,7 +6,6 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/ucx/library.h>
 #include <sluice/transport/fabric/ucx/node.h>
 #include <sluice/transport/fabric/ucx/ucs_status.h>

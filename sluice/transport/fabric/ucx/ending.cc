@@ -7,7 +7,6 @@
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/ucx/library.h>
 #include <sluice/transport/fabric/ucx/node.h>
-#include <sluice/transport/fabric/ucx/ucs_status.h>
 
 namespace sluice::fabric::ucx {
 namespace {

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <array>
-#include <string>
 
 #include <fmt/format.h>
 

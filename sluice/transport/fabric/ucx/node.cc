@@ -4,7 +4,6 @@
 
 #include <sluice/base/check.h>
 #include <sluice/transport/fabric/common.h>
-#include <sluice/transport/fabric/ucx/ucs_status.h>
 
 namespace sluice::fabric::ucx {
 

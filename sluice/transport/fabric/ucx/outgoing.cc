@@ -2,12 +2,10 @@
 // messages.
 #include <utility>
 
-#include <sluice/base/check.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/ucx/envelope.h>
 #include <sluice/transport/fabric/ucx/library.h>
 #include <sluice/transport/fabric/ucx/node.h>
-#include <sluice/transport/fabric/ucx/ucs_status.h>
 
 namespace sluice::fabric::ucx {
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <sluice/base/check.h>
 #include <sluice/base/log.h>
 #include <sluice/base/units.h>
 #include <sluice/transport/fabric/common.h>

@@ -25,7 +25,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/transport/fabric/node_fabric.h>
-#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
+#include <sluice/transport/fabric/watch/clock_offset.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::fabric {
@@ -38,6 +38,16 @@ struct LivenessOptions {
   Status check() const;  // a limit that one lost packet could reach is refused
 };
 Result<LivenessOptions> readLivenessOptions(const base::Config& config);
+
+// A fabric that also knows its peers' clocks, and whether they are busy.
+class PeerAwareFabric : public Fabric {
+ public:
+  // Empty until heartbeats have gone back and forth. Loop thread only.
+  virtual std::optional<ClockOffset> clockOffset(Rank peer) const = 0;
+
+  // For how long the peer's loop has not turned, if it says that it is busy. Loop thread only.
+  virtual std::optional<Duration> busyFor(Rank peer) const = 0;
+};
 
 class Watchman;
 
