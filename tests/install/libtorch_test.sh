@@ -37,7 +37,7 @@ fi
 training=(--data "${data:-synthetic}")
 [[ -n $data ]] || training+=(--steps 60)
 "$work/build/example/mnist" --how plain --steps 2 2>/dev/null
-said=$(twoRanks "$work/build/example/mnist" "${training[@]}")
+said=$(twoRanks "$work/build/example/mnist" "${training[@]}") || { echo "$said"; exit 1; }
 echo "$said"
 sums=$(sed -n 's/.*sum up to //p' <<<"$said" | sort -u | wc -l)
 [[ $sums == 1 ]] || { echo "the ranks have different parameters"; exit 1; }

@@ -51,7 +51,9 @@ class Server:
         process = Path(f"/proc/{pid}")
         self._command = process.joinpath("cmdline").read_bytes().decode().split("\0")[:-1]
         self._log = process.joinpath("fd/2").readlink()
-        assert lab.name in self._command, f"process {pid} is no etcd server of this lab"
+        assert f"--initial-cluster-token={lab.name}" in self._command, (
+            f"process {pid} is no etcd server of this lab"
+        )
 
     @property
     def is_alive(self) -> bool:
