@@ -26,7 +26,7 @@ if(SLUICE_SIMGRID)
   endif()
 endif()
 if(SLUICE_PYTHON)
-  find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
+  find_package(Python 3.10 COMPONENTS Interpreter Development.Module)
   find_package(pybind11 2.10 QUIET)
   if(NOT Python_Development.Module_FOUND OR NOT pybind11_FOUND)
     message(STATUS

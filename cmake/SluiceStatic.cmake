@@ -27,6 +27,13 @@ sluice_take_archives(PkgConfig::sodium sodium)
 sluice_take_archives(PkgConfig::prometheus
   prometheus-cpp-pull prometheus-cpp-core civetweb-cpp civetweb z)
 
+# A wheel runs with the C++ library of GCC 11. spdlog asks for one function of GCC 12's.
+add_library(sluice_older_wait STATIC "${PROJECT_SOURCE_DIR}/cmake/older_wait.cc")
+set_target_properties(sluice_older_wait PROPERTIES POSITION_INDEPENDENT_CODE ON)
+set_property(TARGET spdlog::spdlog APPEND PROPERTY INTERFACE_LINK_LIBRARIES sluice_older_wait)
+set_property(TARGET spdlog::spdlog APPEND PROPERTY INTERFACE_LINK_OPTIONS
+  "-Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE")
+
 # `sluice --version` prints this list.
 file(STRINGS "${SLUICE_STATIC}/libraries.txt" lines)
 list(TRANSFORM lines REPLACE "^([^ ]+ [^ ]+).*" "\\1")

@@ -49,7 +49,7 @@ PUBLIC = {
 HOUSES = {
     "engine": (
         *("sluice/", "include/", "python/", "fuzz/"),
-        *("tests/python/", "tests/device/", "tests/members/", "tests/hardening/"),
+        *("tests/python/", "tests/device/", "tests/members/", "tests/hardening/", "tests/torch/"),
     ),
     "tools": ("tools/", "tests/lab/", "tests/programs/"),
     "papers": ("papers/",),

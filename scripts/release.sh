@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Makes a release: cuts the changelog, sets the version, builds the wheel, the source distribution
-# and the bill of materials, checks them, commits and tags. It uploads nothing; the last lines say
-# how.
+# Makes a release: cuts the changelog, sets the version, builds the wheels, the source distribution
+# and the bill of materials, checks them, compares a wheel with a second build from another folder,
+# writes the sums and signs them, commits and tags. It uploads nothing; the last lines say how.
 #
 #   scripts/release.sh VERSION [DIRECTORY]    default: dist/VERSION
+#   PYTHONS='python3.11 python3.12' scripts/release.sh VERSION
+#       wheels for these interpreters; default: python3
+#   SIGNING_KEY=FILE scripts/release.sh VERSION
+#       signs the sums with this key of minisign
+#
+# Each wheel has modules for all releases of Torch in packaging/torch_releases.txt that its Python has.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() {
@@ -23,9 +29,9 @@ isCut=$(grep -c "^## \[$version\] - " CHANGELOG.md || true)  # by hand
 # These tools are for releases only, so they have an environment of their own.
 tools=build/release-tools
 if [[ ! -f $tools/ready ]]; then
-  echo "release: installing build, auditwheel, twine and the validator of CycloneDX"
+  echo "release: installing build, twine and the validator of CycloneDX"
   python3 -m venv "$tools"
-  "$tools/bin/pip" install --quiet 'build==1.6.1' 'scikit-build-core==1.1.1' 'auditwheel==6.8.2' 'twine==7.0.0' \
+  "$tools/bin/pip" install --quiet 'build==1.6.1' 'scikit-build-core==1.1.1' 'twine==7.0.0' \
     'cyclonedx-python-lib[json-validation]==11.12.0'
   touch "$tools/ready"
 fi
@@ -38,24 +44,39 @@ sed -i "s/^project(sluice VERSION [0-9.]*/project(sluice VERSION $version/" CMak
 [[ $isCut == 1 ]] || sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
 
 mkdir -p "$out"
-echo "release: building the wheel"
-scripts/build_wheels.sh "$out"
+# Prints the folders of Torch's headers for an interpreter, with ; between them.
+headersFor() {
+  local release folders=() number
+  number=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  while read -r release; do
+    # A Python has no wheels of releases that came before or long after it.
+    if python3 scripts/torch_headers.py "$release" "$number" "build/torch/$number/$release" >&2; then
+      folders+=("$PWD/build/torch/$number/$release/torch")
+    fi
+  done < <(grep -v '^#' packaging/torch_releases.txt)
+  (IFS=';' && echo "${folders[*]}")
+}
+read -ra pythons <<<"${PYTHONS:-python3}"
+for python in "${pythons[@]}"; do
+  echo "release: building the wheel for $python"
+  SLUICE_TORCH=$(headersFor "$python") PYTHON=$python scripts/build_wheels.sh "$out"
+done
+
+echo "release: building the first wheel again, in another folder"
+again=$(mktemp -d)
+git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$again"
+(
+  cd "$again"
+  SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct) SLUICE_TORCH=$(cd "$OLDPWD" && headersFor "${pythons[0]}") \
+    PYTHON=${pythons[0]} scripts/build_wheels.sh "$again/dist"
+)
+python3 scripts/wheel_check.py same "$again"/dist/torch_sluice-*.whl "$out"
+rm -rf "$again"
 echo "release: building the source distribution"
 "$tools/bin/python" -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
 rm "$out/sdist.log"
 cp build/static/torch-sluice.cdx.json "$out/torch_sluice-$version.cdx.json"
 "$tools/bin/twine" check --strict "$out"/{torch_sluice,sluice_papers}-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
-"$tools/bin/auditwheel" show --json "$out"/torch_sluice-"$version"*.whl >build/audit.json
-python3 - build/audit.json <<'END'
-import json, pathlib, sys
-found = json.loads(pathlib.Path(sys.argv[1]).read_text())
-tag, libraries = found["sym_tag"], sorted(found["external_libs"])
-print(f"auditwheel: the symbols fit {tag}; libraries from elsewhere: {', '.join(libraries)}")
-if tag not in found["wheel"]:
-    sys.exit(f"release: {found['wheel']} has not the tag {tag}")
-if foreign := [name for name in libraries if not name.startswith(("libtorch", "libc10"))]:
-    sys.exit(f"release: the wheel lacks {', '.join(foreign)}")
-END
 "$tools/bin/python" - "$out/torch_sluice-$version.cdx.json" <<'END'
 import pathlib, sys
 from cyclonedx.schema import SchemaVersion
@@ -63,6 +84,12 @@ from cyclonedx.validation.json import JsonStrictValidator
 fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(pathlib.Path(sys.argv[1]).read_text())
 sys.exit(f"release: {sys.argv[1]}: {fault}" if fault else 0)
 END
+(cd "$out" && sha256sum -- *.whl *.tar.gz *.json >SHA256SUMS)
+if [[ -n ${SIGNING_KEY:-} ]]; then
+  minisign -S -s "$SIGNING_KEY" -t "sluice $version" -m "$out/SHA256SUMS"
+else
+  echo "release: SHA256SUMS is not signed; set SIGNING_KEY to a key of 'minisign -G'"
+fi
 git diff --quiet -- CMakeLists.txt CHANGELOG.md || git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
 git tag --annotate "v$version" --message "sluice $version"
 isDone=yes

@@ -3,6 +3,7 @@ libraries they need and load.
 
 scripts/wheel_check.py files SITE-PACKAGES PROGRAM   reads the files; needs readelf
 python scripts/wheel_check.py papers                 compares sluice-papers with torch-sluice
+scripts/wheel_check.py same WHEEL DIRECTORY   compares two builds of one wheel
 python scripts/wheel_check.py process                loads the modules, with the Python of the wheel
 """
 
@@ -10,10 +11,13 @@ import importlib.metadata
 import pathlib
 import subprocess
 import sys
+import zipfile
 
 # Libraries of glibc and gcc, which every manylinux wheel may use.
 SYSTEM = ("ld-linux-x86-64", "libc", "libm", "libdl", "libpthread", "librt", "libgcc_s",
           "libstdc++")  # fmt: skip
+# The newest versions of symbols that RHEL 9, Amazon Linux 2023 and Ubuntu 22.04 all have.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13)}
 DISTRIBUTIONS = ("torch-sluice", "sluice-papers")
 TORCH = ("libtorch", "libtorch_cpu", "libtorch_python", "libc10")
 
@@ -36,6 +40,22 @@ def exported(file: pathlib.Path) -> set[str]:
     return {row[7] for row in rows if row[4] in ("GLOBAL", "WEAK", "UNIQUE") and row[6] != "UND"}
 
 
+def too_new(file: pathlib.Path) -> list[str]:
+    """Returns the symbols that an older system lacks: `open_tree@GLIBC_2.36`."""
+    found = []
+    for row in readelf("--dyn-syms", file):
+        if len(row) < 8 or row[6] != "UND" or "@" not in row[7]:
+            continue
+        library, _, numbers = row[7].split("@")[-1].rpartition("_")
+        try:
+            version = tuple(int(number) for number in numbers.split("."))
+        except ValueError:  # GLIBC_PRIVATE and the like have no number
+            continue
+        if version > NEWEST.get(library, version):
+            found.append(row[7])
+    return found
+
+
 def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
     faults = []
     modules = sorted(site.glob("sluice/**/*.so"))
@@ -45,6 +65,9 @@ def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
         print(f"{file.name} needs {', '.join(sorted(needed(file)))}")
         if foreign := needed(file) - set(SYSTEM) - set(TORCH):
             faults.append(f"{file.name} needs {', '.join(sorted(foreign))}")
+        faults += [
+            f"{file.name} needs {symbol}, which older systems lack" for symbol in too_new(file)
+        ]
     for file in modules:
         entry = f"PyInit_{file.name.split('.')[0]}"
         print(f"{file.name} exports {', '.join(sorted(exported(file))[:5])}")
@@ -100,6 +123,25 @@ def check_papers() -> list[str]:
     return faults + [f"torch-sluice has {name}" for name in strangers]
 
 
+def check_same(one: pathlib.Path, folder: pathlib.Path) -> list[str]:
+    """Compares a wheel with the one of the same name in a folder."""
+    other = folder / one.name
+    if one.read_bytes() == other.read_bytes():
+        print(f"{one.name} has the same bytes in both builds")
+        return []
+    faults = []
+    with zipfile.ZipFile(one) as left, zipfile.ZipFile(other) as right:
+        parts = [{entry.filename: entry for entry in wheel.infolist()} for wheel in (left, right)]
+        for name in sorted(set(parts[0]) | set(parts[1])):
+            if name not in parts[0] or name not in parts[1]:
+                faults.append(f"only one build has {name}")
+            elif left.read(name) != right.read(name):
+                faults.append(f"{name} differs between two builds")
+            elif parts[0][name].date_time != parts[1][name].date_time:
+                faults.append(f"{name} has another time in each build")
+    return faults or [f"{one.name} differs, but none of its files does"]
+
+
 def torch_folder() -> str:
     import torch
 
@@ -114,6 +156,8 @@ def main() -> int:
             faults = check_papers()
         case ["process"]:
             faults = check_process()
+        case ["same", wheel, folder]:
+            faults = check_same(pathlib.Path(wheel), pathlib.Path(folder))
         case _:
             print(__doc__)
             return 2

@@ -31,7 +31,10 @@ def _register() -> None:
 
     if not dist.is_available() or "sluice" in dist.Backend.backend_list:
         return
-    accelerator = torch.accelerator.current_accelerator()
+    try:
+        accelerator = torch.accelerator.current_accelerator()
+    except RuntimeError:  # Torch 2.6 raises where a CUDA build finds no GPU
+        accelerator = None
     devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices)

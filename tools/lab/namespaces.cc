@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -82,15 +84,18 @@ bool enterNamespace(int networkNamespace) {
 
 bool mountOwnSys() {
   // The control groups are mounted below the old /sys; programs read their limits there, so keep
-  // them.
+  // them. Both system calls are made by number: only glibc 2.36 has functions for them, and the
+  // program must run with older ones.
   const int groups =
-      ::open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+      static_cast<int>(::syscall(SYS_open_tree, AT_FDCWD, "/sys/fs/cgroup",
+                                 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
   const bool mounted = ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0 ||
                        ::mount("sysfs", "/sys", "sysfs", MS_RDONLY, nullptr) == 0;
   const int error = errno;
   if (groups >= 0) {
     // Ignore errors: not every machine has control groups, and sluice does not need them.
-    if (mounted) ::move_mount(groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
+    if (mounted)
+      ::syscall(SYS_move_mount, groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
     ::close(groups);
   }
   errno = error;

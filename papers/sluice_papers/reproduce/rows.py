@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sluice_papers.reproduce.kept import Kept
 
 
-class Tier(StrEnum):
+class Tier(str, Enum):
+    __str__ = str.__str__
+
     MODEL = "model"  # formulas: seconds, no root
     LAB = "lab"  # replays in a lab
     TRAIN = "train"  # trainings with real data

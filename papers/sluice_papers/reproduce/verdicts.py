@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from statistics import mean
 
 from sluice_papers.reproduce.kept import Kept
@@ -13,7 +13,9 @@ from sluice_papers.reproduce.rows import Claim, Measured, Row
 from sluice_papers.study.statistics import margin_of_mean
 
 
-class Verdict(StrEnum):
+class Verdict(str, Enum):
+    __str__ = str.__str__
+
     AS = "as in the paper"
     NOT_SEPARABLE = "not separable"
     OTHERWISE = "otherwise"

@@ -23,9 +23,8 @@ from sluice._tensor.doors import accelerator_of
 from sluice._tensor.slots import DTYPES
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from torch.distributed import ProcessGroup
+    from typing_extensions import Unpack
 
     from sluice._front.options import Options
 

@@ -17,6 +17,7 @@ from torch.optim import optimizer as torch_optimizer
 from sluice import _core
 from sluice._engine.engine import Engine
 from sluice._front.server import ServerStep
+from sluice._tensor.accelerator import current_accelerator
 from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import Gate, Slot
 
@@ -320,7 +321,7 @@ def _averaged(closure: Callable[[], Any], engine: Engine) -> Callable[[], Any]:
 
 @functools.cache
 def _device_types() -> tuple[str, ...]:
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = current_accelerator()
     return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sluice import _core
+from sluice._tensor.accelerator import current_accelerator
 
 if TYPE_CHECKING:
     from sluice import _c10d
@@ -69,7 +70,7 @@ def accelerator_of(tensors: Iterable[tuple[str, Tensor]]) -> torch.device | None
         device = tensor.device
         if device.type == "cpu":
             continue
-        known = torch.accelerator.current_accelerator()
+        known = current_accelerator()
         if known is None or known.type != device.type:
             raise ValueError(
                 f"'{name}' is on {device}, which is no accelerator that PyTorch can use here; move "

@@ -9,8 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-import torch
-
+from sluice._tensor.accelerator import current_accelerator
 from sluice.doctor import device as device_topic
 from sluice.doctor.report import text
 
@@ -36,7 +35,7 @@ def main() -> None:
 def _device(flags: argparse.Namespace) -> int:
     for module in flags.imports:
         importlib.import_module(module)
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = current_accelerator()
     if accelerator is None:
         raise OSError(
             "PyTorch finds no accelerator here; sluice trains in the host's memory, and there is "
