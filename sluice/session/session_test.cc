@@ -17,25 +17,17 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
+#include <sluice/base/testing/free_port.h>
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/observe/metrics/testing/scrape.h>
-#include <sluice/transport/fabric/tcp/listener.h>
 
 namespace sluice::session {
 namespace {
 
-// A free port below those that the kernel gives to tests that ask for any port.
-std::string freePort() {
-  static uint16_t next = static_cast<uint16_t>(20'000 + ::getpid() * 7 % 12'000);
-  while (!fabric::TcpListener::open(Address::loopback(++next)).isOk()) {
-  }
-  return std::to_string(next);
-}
-
 void onRanks(
     uint32_t world, const std::function<void(uint32_t, Result<std::unique_ptr<Job>>)>& task,
     const std::function<void(uint32_t, base::Config&)>& configure = [](auto, auto&) {}) {
-  const std::string port = freePort();
+  const std::string port = base::freePort();
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < world; ++r) {
     threads.emplace_back([&, r] {
@@ -608,7 +600,7 @@ constexpr std::string_view kLateName = "late.sluice.test";
 
 TEST(Job, AMasterThatResolvesLateIsWaitedFor) {
   lateName().misses = 5;
-  const std::string port = freePort();
+  const std::string port = base::freePort();
   std::vector<std::thread> ranks;
   for (int r = 0; r < 2; ++r) {
     ranks.emplace_back([&, r] {

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
 
 from sluice import _core
 from sluice._backend import split
 from sluice._job import ownership
 from sluice._job.launch import Publish, leave_note, own_environment, read_note
+from sluice._tensor.accelerator import current_accelerator
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, ProcessGroup, Store
@@ -55,7 +55,7 @@ def register() -> None:
 
 def devices() -> list[str]:
     """Returns the types of the devices that the backend takes tensors from."""
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = current_accelerator()
     return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
 
 
@@ -100,12 +100,12 @@ def open_groups() -> int:
     return len(_connections)
 
 
-def over(process_group: ProcessGroup, job: _core.Job) -> _c10d.Collective:
-    """Returns the collective that reduces a job's gradients over the user's own process group."""
+def over(process_group: ProcessGroup) -> _c10d.Collective:
+    """Returns the user's own process group as a session takes it, to reduce gradients."""
     _require_module()
     from sluice import _c10d
 
-    return _c10d.Collective(process_group, job.loop)
+    return _c10d.Collective(process_group)
 
 
 def _require_module() -> None:

@@ -2,25 +2,49 @@
 (`torch_2_13...so`); importing this package loads the one for the Torch that is here, or raises an
 ImportError that names those there are."""
 
-from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
+from sluice import _core
+
 torch_release = ".".join(torch.__version__.split(".")[:2])
-_name = f"torch_{torch_release.replace('.', '_')}"
 
 
-def _releases() -> str:
-    """Returns the releases of Torch that there are modules for, as text."""
-    names = {path.name.split(".")[0] for path in Path(__file__).parent.glob("torch_*.so")}
-    return ", ".join(sorted(name[6:].replace("_", ".") for name in names)) or "none"
+def _load(file: Path) -> ModuleType:
+    """Loads a module and connects it to the engine. The module compares the Torch that it was built
+    for with this one before anything else, since a call through another release's classes would go
+    anywhere."""
+    spec = spec_from_file_location(f"{__name__}.{file.name.split('.')[0]}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a module of this Python")
+    try:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.attach(_core.table)
+    except (ImportError, AttributeError) as error:
+        why = str(error).splitlines()[0]
+        raise ImportError(
+            f"{file.name} cannot be used with Torch {torch.__version__}: {why}"
+        ) from None
+    return module
 
 
-try:
-    _module = import_module(f"{__name__}.{_name}")
-except ModuleNotFoundError:
+def _choose() -> Path:
+    """Returns the module for this Torch."""
+    modules = {
+        path.name.split(".")[0][6:].replace("_", "."): path
+        for path in Path(__file__).parent.glob("torch_*.so")
+    }
+    if torch_release in modules:
+        return modules[torch_release]
+    there = ", ".join(sorted(modules, key=lambda name: [int(part) for part in name.split(".")]))
     raise ImportError(
-        f"this is Torch {torch_release}, and the backend was built for Torch: {_releases()}"
-    ) from None
+        f"this is Torch {torch_release}, and the backend was built for Torch: {there or 'none'}"
+    )
+
+
+_module = _load(_choose())
 globals().update({name: getattr(_module, name) for name in dir(_module) if name[0] != "_"})

@@ -27,7 +27,7 @@ def open_session(
     tensors = described(training.slots)
     device = 0 if training.device is None else training.device.address
     if server is None:
-        training.collective = None if process_group is None else over(process_group, job.core)
+        training.collective = None if process_group is None else over(process_group)
         address = 0 if training.collective is None else training.collective.address
         training.session = _core.Session(job.core, name, tensors, collective=address, device=device)
     else:

@@ -6,10 +6,7 @@ namespace sluice::pytorch {
 namespace {
 
 using c10d::OpType;
-using collective::CallKind;
-using collective::CallTerms;
-using collective::Communicator;
-using collective::Leg;
+using table::Exchange;
 
 const at::Tensor& one(const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: give one tensor per rank, not ", tensors.size());
@@ -99,8 +96,6 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 std::shared_ptr<DeviceCopies> BackendLink::copiesOf(const c10::Device& device) {
   return copies_.with([&](auto& copies) {
     if (!copies) {
-      const Status enough = staging::checkPinnedBytes(device.str(), group_->stagingBytes());
-      TORCH_CHECK_VALUE(enough.isOk(), "sluice: ", enough.message());
       // A forked child lacks the threads, and must not touch the device.
       copies = base::HomePtr<DeviceCopies>(
           std::make_unique<DeviceCopies>(device, group_->stagingBytes()));
@@ -116,7 +111,7 @@ SluiceBackend::SluiceBackend(std::shared_ptr<BackendLink> connection,
                              std::chrono::milliseconds timeout,
                              std::function<void(BackendLink&)> close,
                              std::function<void()> interrupt)
-    : Backend(static_cast<int>(index(connection->group().rank())),
+    : Backend(static_cast<int>(connection->group().rank()),
               static_cast<int>(connection->group().worldSize())),
       connection_(std::move(connection)),
       close_(std::move(close)),
@@ -150,8 +145,7 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
     });
   };
   const auto send = [connection = connection_, what = std::move(what), terms] {
-    return connection->group().submit(
-        [what, terms](Communicator& communicator) { what(communicator, terms); });
+    return what(connection->group(), terms);
   };
   const auto sendLater = [send, complete](const Status& arrived) {
     const Status status = arrived.isOk() ? send() : arrived;
@@ -175,15 +169,14 @@ SluiceBackend::OperandsPtr SluiceBackend::newOperands() {
   });
 }
 
-SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, CallKind kind,
+SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, Exchange kind,
                                                std::vector<Leg> legs, const OperandsPtr& operands,
                                                std::vector<at::Tensor> inputs,
                                                std::vector<at::Tensor> outputs) {
   const auto work = makeWork(call, std::move(inputs), std::move(outputs));
-  submit(call, work, operands,
-         [kind, legs = std::move(legs)](Communicator& communicator, CallTerms terms) {
-           communicator.exchange(kind, legs, std::move(terms));
-         });
+  submit(call, work, operands, [kind, legs = std::move(legs)](CoreGroup& group, CallTerms terms) {
+    return group.exchange(kind, legs, std::move(terms));
+  });
   return work;
 }
 
@@ -200,8 +193,8 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
-    communicator.broadcast(bytes, root, std::move(terms));
+  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+    return group.broadcast(bytes, root, std::move(terms));
   });
   return work;
 }
@@ -238,17 +231,15 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   if (dtype && isSum) {
     const auto work = makeWork(call, tensors, tensors);
     const bool isMean = reduction == c10d::ReduceOp::AVG;
-    submit(call, work, operands,
-           [=, method = connection_->group().methodFor(flat.nbytes()), n = world()](
-               Communicator& communicator, CallTerms terms) {
-             if (isMean) {
-               terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {
-                 if (status.isOk()) divide(flat, n);
-                 done(status);
-               };
-             }
-             communicator.allReduce(bytesOf(flat), *dtype, method, std::move(terms));
-           });
+    submit(call, work, operands, [=, n = world()](CoreGroup& group, CallTerms terms) {
+      if (isMean) {
+        terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {
+          if (status.isOk()) divide(flat, n);
+          done(status);
+        };
+      }
+      return group.allReduce(bytesOf(flat), *dtype, std::move(terms));
+    });
     return work;
   }
   // Every rank reduces one part, and gives it to all ranks.
@@ -262,7 +253,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   std::vector<Leg> legs;
   legs.push_back(reduceLeg(self(), parts, parts[self()], reduction, *operands));
   legs.push_back(moveLeg(self(), Lists(world(), parts[self()]), parts));
-  return exchange(call, CallKind::kAllReduce, std::move(legs), operands, tensors, tensors);
+  return exchange(call, Exchange::kAllReduce, std::move(legs), operands, tensors, tensors);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
@@ -276,7 +267,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
   std::vector<at::Tensor> out;
   if (index(root) == self()) out = {flat};
   auto leg = reduceLeg(self(), send, out, options.reduceOp, *operands);
-  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, CallKind::kReduce,
+  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, Exchange::kReduce,
                   {std::move(leg)}, operands, tensors, tensors);
 }
 
@@ -287,7 +278,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::
   Lists receive;
   for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
   checkAlike(input, receive[self()][0]);
-  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, CallKind::kAllGather,
+  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, Exchange::kAllGather,
                   {moveLeg(self(), Lists(world(), {input}), receive)}, operands, inputs,
                   outputs[0]);
 }
@@ -315,7 +306,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
   }
   for (size_t i = 0; i < send.size(); ++i) checkAlike(send[i], receive[self()][i]);
   return exchange({OpType::ALLGATHER_COALESCED, "sluice:all_gather", options.timeout},
-                  CallKind::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
+                  Exchange::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
                   inputs, flattened(outputs));
 }
 
@@ -332,7 +323,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
     receive.push_back(inParts(operands->writes(outputs[i]), send[i], world()));
   }
   return exchange({OpType::_ALLGATHER_BASE, "sluice:all_gather", options.timeout},
-                  CallKind::kAllGather,
+                  Exchange::kAllGather,
                   {moveLeg(self(), Lists(world(), send), transposed(receive, world()))}, operands,
                   inputs, outputs);
 }
@@ -349,7 +340,7 @@ SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Ten
     for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
     checkAlike(input, receive[self()][0]);
   }
-  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, CallKind::kGather,
+  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, Exchange::kGather,
                   {moveLeg(self(), send, receive)}, operands, inputs, flattened(outputs));
 }
 
@@ -364,7 +355,7 @@ SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, 
     for (const auto& input : one(inputs, world())) send.push_back({operands->reads(input)});
     checkAlike(send[self()][0], receive[self()][0]);
   }
-  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, CallKind::kScatter,
+  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, Exchange::kScatter,
                   {moveLeg(self(), send, receive)}, operands, flattened(inputs), outputs);
 }
 
@@ -379,7 +370,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& ou
   checkAlike(send[self()][0], output);
   auto leg = reduceLeg(self(), send, {output}, options.reduceOp, *operands);
   return exchange({OpType::REDUCE_SCATTER, "sluice:reduce_scatter", options.timeout},
-                  CallKind::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
+                  Exchange::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(
@@ -404,7 +395,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter_tensor_coalesced(
   }
   auto leg = reduceLeg(self(), transposed(send, world()), out, options.reduceOp, *operands);
   return exchange({OpType::_REDUCE_SCATTER_BASE, "sluice:reduce_scatter", options.timeout},
-                  CallKind::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
+                  Exchange::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
@@ -420,7 +411,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
     receive.push_back({operands->writes(outputs[r])});
   }
   checkAlike(send[self()][0], receive[self()][0]);
-  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, CallKind::kAllToAll,
+  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, Exchange::kAllToAll,
                   {moveLeg(self(), send, receive)}, operands, inputs, outputs);
 }
 
@@ -437,16 +428,15 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall_base(at::Tensor& output, at::Tens
     receive.push_back({part});
   checkAlike(send[self()][0], receive[self()][0]);
   return exchange({OpType::ALLTOALL_BASE, "sluice:all_to_all", options.timeout},
-                  CallKind::kAllToAll, {moveLeg(self(), send, receive)}, operands, {input},
+                  Exchange::kAllToAll, {moveLeg(self(), send, receive)}, operands, {input},
                   {output});
 }
 
 SluiceBackend::WorkPtr SluiceBackend::barrier(const c10d::BarrierOptions& options) {
   const Call call{OpType::BARRIER, "sluice:barrier", options.timeout};
   const auto work = makeWork(call, {}, {});
-  submit(call, work, nullptr, [](Communicator& communicator, CallTerms terms) {
-    communicator.barrier(std::move(terms));
-  });
+  submit(call, work, nullptr,
+         [](CoreGroup& group, CallTerms terms) { return group.barrier(std::move(terms)); });
   return work;
 }
 
@@ -457,8 +447,8 @@ SluiceBackend::WorkPtr SluiceBackend::send(std::vector<at::Tensor>& tensors, int
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->reads(one(tensors)));
   const auto work = makeWork(call, tensors, {});
-  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
-    communicator.send(receiver, static_cast<uint32_t>(tag), bytes, std::move(terms));
+  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+    return group.send(receiver, static_cast<uint32_t>(tag), bytes, std::move(terms));
   });
   return work;
 }
@@ -477,8 +467,8 @@ SluiceBackend::WorkPtr SluiceBackend::receive(const Call& call, std::vector<at::
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
-    communicator.receive(
+  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+    return group.receive(
         from, static_cast<uint32_t>(tag), bytes, [work](Rank source) { work->setSource(source); },
         std::move(terms));
   });

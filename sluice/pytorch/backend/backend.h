@@ -5,6 +5,7 @@
 // (tensors.h).
 #pragma once
 
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
@@ -13,11 +14,23 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/fork.h>
 #include <sluice/base/mutex.h>
+#include <sluice/pytorch/backend/core.h>
 #include <sluice/pytorch/backend/tensors.h>
 #include <sluice/pytorch/backend/work.h>
-#include <sluice/pytorch/group_communicator.h>
-#include <sluice/pytorch/messenger.h>
+
+// Functions of c10d's classes that became virtual in these releases.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 7
+#define SLUICE_SINCE_TORCH_2_7 override
+#else
+#define SLUICE_SINCE_TORCH_2_7
+#endif
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 9
+#define SLUICE_SINCE_TORCH_2_9 override
+#else
+#define SLUICE_SINCE_TORCH_2_9
+#endif
 
 namespace sluice::pytorch {
 
@@ -25,12 +38,12 @@ namespace sluice::pytorch {
 // before the interpreter ends.
 class BackendLink final {
  public:
-  explicit BackendLink(std::shared_ptr<GroupCommunicator> group)
-      : messenger_(std::make_unique<Messenger>()), group_(std::move(group)) {}
+  explicit BackendLink(std::shared_ptr<CoreGroup> group)
+      : messenger_(std::make_unique<CoreMessenger>()), group_(std::move(group)) {}
   ~BackendLink() { close(); }
 
-  GroupCommunicator& group() { return *group_; }
-  Messenger& messenger() { return *messenger_; }
+  CoreGroup& group() { return *group_; }
+  CoreMessenger& messenger() { return *messenger_; }
 
   // Returns the copies between this device and the host. Makes them at the first call, and refuses
   // a second device. Any thread.
@@ -56,8 +69,8 @@ class BackendLink final {
   const base::ProcessMark process_;
   base::Mutex closing_;
   // Outlives the group, whose last calls end through the messenger.
-  const base::HomePtr<Messenger> messenger_;
-  const std::shared_ptr<GroupCommunicator> group_;
+  const base::HomePtr<CoreMessenger> messenger_;
+  const std::shared_ptr<CoreGroup> group_;
   base::Guarded<std::shared_ptr<DeviceCopies>> copies_;
 };
 
@@ -74,12 +87,14 @@ class SluiceBackend final : public c10d::Backend {
   const std::string getBackendName() const override {
     return "sluice";
   }  // NOLINT: c10d's signature
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  c10::intrusive_ptr<Options> getBackendOptions() SLUICE_SINCE_TORCH_2_9 { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) SLUICE_SINCE_TORCH_2_9 {
+    options_->timeout = timeout;
+  }
   void setSequenceNumberForGroup() override {}  // it is 0 on every rank
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
-  void shutdown() override { close_(*connection_); }
-  void abort() override { close_(*connection_); }
+  void shutdown() SLUICE_SINCE_TORCH_2_7 { close_(*connection_); }
+  void abort() SLUICE_SINCE_TORCH_2_7 { close_(*connection_); }
 
   WorkPtr broadcast(std::vector<at::Tensor>& tensors,
                     const c10d::BroadcastOptions& options) override;
@@ -128,13 +143,13 @@ class SluiceBackend final : public c10d::Backend {
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   };
   using OperandsPtr = std::shared_ptr<Operands>;
-  using Submit = std::function<void(collective::Communicator&, collective::CallTerms)>;
+  using Submit = std::function<Status(CoreGroup&, CallTerms)>;
   using PendingPtr = c10::intrusive_ptr<PendingWork>;
 
   PendingPtr makeWork(const Call& call, std::vector<at::Tensor> inputs,
                       std::vector<at::Tensor> outputs);
   void submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands, Submit what);
-  WorkPtr exchange(const Call& call, collective::CallKind kind, std::vector<collective::Leg> legs,
+  WorkPtr exchange(const Call& call, table::Exchange kind, std::vector<Leg> legs,
                    const OperandsPtr& operands, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs);
   WorkPtr allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,

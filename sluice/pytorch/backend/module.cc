@@ -1,20 +1,40 @@
 // The Python module sluice._c10d.torch_X_Y: the backend "sluice" of torch.distributed, for
-// python/sluice/_backend/groups.py. Unlike sluice._core it is built against one Torch, and fits only that.
+// python/sluice/_backend/groups.py. Unlike sluice._core it is built against one Torch, and fits only
+// that. It holds nothing of the engine, which it reaches through a table of C functions (core.h).
 #include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
 
 #include <sluice/pytorch/backend/backend.h>
-#include <sluice/pytorch/backend/c10d_collective.h>
+#include <sluice/pytorch/backend/core.h>
+#include <sluice/pytorch/backend/process_group.h>
 #include <sluice/pytorch/backend/python_device.h>
-#include <sluice/pytorch/group_communicator.h>
 
 namespace sluice::pytorch {
 namespace {
 
-using Values = base::Config::Values;
+using Values = CoreGroup::Values;
+
+constexpr int kMajor = TORCH_VERSION_MAJOR;
+constexpr int kMinor = TORCH_VERSION_MINOR;
+
+// c10d's classes change in every minor release, so a call through another release's tables of
+// virtual functions would go anywhere. Refuses to load there.
+void checkTorch() {
+  const std::string own = std::to_string(kMajor) + "." + std::to_string(kMinor);
+  const auto torch = py::module_::import("torch").attr("__version__").cast<std::string>();
+  if (torch.substr(0, torch.find('.', torch.find('.') + 1)) == own) return;
+  throw py::import_error("this module is for Torch " + own + ", and this is Torch " + torch);
+}
+
+void attach(uintptr_t table) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the engine's
+  const Status status = attachCore(*reinterpret_cast<const table::CoreTable*>(table));
+  if (!status.isOk()) throw py::import_error(status.message());
+}
 
 Status checkSignals() {
   const py::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() == 0 ? base::ok() : Status(Code::kCancelled, "interrupted");
+  return PyErr_CheckSignals() == 0 ? Status() : Status(Code::kCancelled, "interrupted");
 }
 
 // Raises Ctrl-C in a thread that waits without the GIL.
@@ -32,24 +52,28 @@ void throwIfError(const Status& status) {
   TORCH_CHECK_WITH(DistBackendError, false, "sluice: ", status.message());
 }
 
-// `published` is as in session::JobParts::join(). An exception in it stays set, for throwIfError().
+std::chrono::nanoseconds nanoseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+// `published` is as in GroupCommunicator::join(). An exception in it stays set, for throwIfError().
 std::shared_ptr<BackendLink> connect(const Values& options, const Values& environment,
                                      double seconds, const py::object& published) {
   const auto publish = [&](uint16_t port) -> Status {
     const py::gil_scoped_acquire gil;
     try {
       if (!published.is_none()) published(port);
-      return base::ok();
+      return {};
     } catch (py::error_already_set& error) {
       error.restore();
       return {Code::kUnavailable, "the port of rank 0 could not be published"};
     }
   };
-  std::optional<Result<std::shared_ptr<GroupCommunicator>>> group;
+  std::optional<Result<std::shared_ptr<CoreGroup>>> group;
   {
     const py::gil_scoped_release release;
-    group = GroupCommunicator::join(options, environment, base::fromSeconds(seconds), checkSignals,
-                                    publish);
+    group = CoreGroup::join(options, environment, nanoseconds(seconds), checkSignals, publish);
   }
   throwIfError(group->status());
   return std::make_shared<BackendLink>(**std::move(group));
@@ -59,7 +83,7 @@ std::string ownAddress(const Values& options, const Values& environment) {
   std::optional<Result<std::string>> address;
   {
     const py::gil_scoped_release release;
-    address = GroupCommunicator::ownAddress(options, environment, checkSignals);
+    address = CoreGroup::ownAddress(options, environment, checkSignals);
   }
   throwIfError(address->status());
   return **std::move(address);
@@ -74,43 +98,41 @@ void closeWithoutGil(BackendLink& connection) {
 
 c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<BackendLink>& connection,
                                               double seconds) {
-  const auto timeout =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(nanoseconds(seconds));
   return c10::make_intrusive<SluiceBackend>(connection, timeout, closeWithoutGil,
                                             throwIfInterrupted);
 }
 
-// Detaches without the GIL, since the loop may need it for a process group that is written in
-// Python.
-struct DeleteWithoutGil {
-  void operator()(C10dCollective* engine) const {
-    {
-      const py::gil_scoped_release release;
-      engine->detach();
-    }
-    delete engine;
-  }
+// A process group, as a session of the engine is given it.
+class PythonGroup final {
+ public:
+  explicit PythonGroup(GroupPtr group)
+      : group_(std::move(group)), given_(giveProcessGroup(group_)) {}
+  PythonGroup(const PythonGroup&) = delete;
+  PythonGroup& operator=(const PythonGroup&) = delete;
+
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(&given_); }
+
+ private:
+  const GroupPtr group_;
+  const table::ProcessGroup given_;
 };
 
 }  // namespace
 
 // NOLINTNEXTLINE: the macro is pybind11's
 PYBIND11_MODULE(SLUICE_MODULE, module) {
+  checkTorch();
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
+  module.attr("torch") = std::to_string(kMajor) + "." + std::to_string(kMinor);
+  // Before any other call, with the address sluice._core.table.
+  module.def("attach", &attach, py::arg("table"));
   py::class_<BackendLink, std::shared_ptr<BackendLink>>(module, "Connection")
       .def("close", &closeWithoutGil);
-  // The loop is that of a sluice._core.Job, whose session is given the collective's address.
-  py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module,
-                                                                                "Collective")
-      .def(py::init([](const C10dCollective::GroupPtr& group, uintptr_t loop) {
-             // NOLINTNEXTLINE(performance-no-int-to-ptr): the other module's
-             return std::unique_ptr<C10dCollective, DeleteWithoutGil>(
-                 new C10dCollective(*reinterpret_cast<Loop*>(loop), group));
-           }),
-           py::arg("process_group"), py::arg("loop"))
-      .def_property_readonly("address", [](C10dCollective& engine) {
-        return reinterpret_cast<uintptr_t>(static_cast<collective::Collective*>(&engine));
-      });
+  // A session of sluice._core is given the group's address, and uses the group until it has left.
+  py::class_<PythonGroup>(module, "Collective")
+      .def(py::init<GroupPtr>(), py::arg("process_group"))
+      .def_property_readonly("address", &PythonGroup::address);
   py::class_<StreamPoint>(module, "Update");
   // The session is one of sluice._core, which is given the device's address.
   py::class_<PythonDevice>(module, "Device")

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include <sluice/pytorch/backend/core.h>
 #include <sluice/pytorch/backend/torch_device.h>
-#include <sluice/pytorch/device_entrance.h>
+#include <sluice/pytorch/table_status.h>
 
 namespace sluice::pytorch {
 
@@ -20,32 +23,42 @@ struct StreamPoint {
 
 class PythonDevice final {
  public:
-  explicit PythonDevice(const c10::Device& device) : device_(device) {}
+  explicit PythonDevice(const c10::Device& device)
+      : device_(device), name_(device_.name()), given_(giveDevice(device_, name_)) {}
+  PythonDevice(const PythonDevice&) = delete;
+  PythonDevice& operator=(const PythonDevice&) = delete;
 
-  // Returns the address of the Device, for a session of the other module.
-  uintptr_t address() { return reinterpret_cast<uintptr_t>(static_cast<Device*>(&device_)); }
+  // Returns the address of the table::Device, for a session of the engine.
+  uintptr_t address() { return reinterpret_cast<uintptr_t>(&given_); }
 
   // These do what those of Session do. `entrance` is the address of the session's DeviceEntrance.
   // They record on the stream that is current on the calling thread.
   Status gradientReady(uintptr_t entrance, uint32_t tensor, const at::Tensor& gradient,
                        const at::Tensor& result) {
-    const auto bytes = TorchDevice::bytesOf(gradient);
-    return at(entrance).gradientReady(
-        TensorId{tensor},
-        {bytes, result.is_same(gradient) ? bytes : TorchDevice::bytesOf(result), device_.mark()});
+    return call([&](table::Error* error) {
+      core().gradientReady(
+          at(entrance), tensor, giveBytes(TorchDevice::bytesOf(gradient)),
+          result.is_same(gradient) ? table::Bytes{} : giveBytes(TorchDevice::bytesOf(result)),
+          mark(), error);
+    });
   }
   Status gradientAbsent(uintptr_t entrance, uint32_t tensor, const at::Tensor& result) {
-    return at(entrance).gradientAbsent(TensorId{tensor},
-                                       {nullptr, TorchDevice::bytesOf(result), device_.mark()});
+    return call([&](table::Error* error) {
+      core().gradientAbsent(at(entrance), tensor, giveBytes(TorchDevice::bytesOf(result)), mark(),
+                            error);
+    });
   }
   Status handOutDelayed(uintptr_t entrance, uint32_t tensor, const at::Tensor& result) {
-    return at(entrance).handOutDelayed(TensorId{tensor},
-                                       {nullptr, TorchDevice::bytesOf(result), device_.mark()});
+    return call([&](table::Error* error) {
+      core().handOutDelayed(at(entrance), tensor, giveBytes(TorchDevice::bytesOf(result)), mark(),
+                            error);
+    });
   }
 
   // Results overwrite parameters only after the work that is queued now.
   Status waitBeforeResults(uintptr_t entrance) {
-    return at(entrance).waitBeforeResults(device_.mark());
+    return call(
+        [&](table::Error* error) { core().waitBeforeResults(at(entrance), mark(), error); });
   }
 
   // Returns a mark of an update that has been queued.
@@ -57,12 +70,20 @@ class PythonDevice final {
   }
 
  private:
-  static DeviceEntrance& at(uintptr_t entrance) {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): the other module's
-    return *reinterpret_cast<DeviceEntrance*>(entrance);
+  template <typename Call>
+  static Status call(Call&& call) {
+    table::Error error;
+    call(&error);
+    return table::statusOf(error);
   }
+  static void* at(uintptr_t entrance) {
+    return reinterpret_cast<void*>(entrance);  // NOLINT(performance-no-int-to-ptr): the engine's
+  }
+  table::Mark mark() const { return giveMark(device_.mark()); }
 
   TorchDevice device_;
+  const std::string name_;
+  const table::Device given_;
 };
 
 }  // namespace sluice::pytorch

@@ -108,7 +108,7 @@ at::Tensor Operands::scratch(const at::Tensor& like) {
   return kept_.emplace_back(at::empty(like.sizes(), like.options()));
 }
 
-void Operands::fetch(const staging::Copier::Arrived& arrived) {
+void Operands::fetch(const Done& arrived) {
   // Copies of one direction end in order, so the last one stands for all.
   for (size_t i = 0; i < onDevice_.size(); ++i) {
     const bool isLast = i + 1 == onDevice_.size();
@@ -118,7 +118,7 @@ void Operands::fetch(const staging::Copier::Arrived& arrived) {
   }
 }
 
-void Operands::copyBack(const staging::Copier::Queued& done) const {
+void Operands::copyBack(const CoreCopier::Queued& done) const {
   const at::AutoDispatchBelowADInplaceOrView noGradients;
   for (const auto& [to, from] : copies_) at::Tensor(to).copy_(from);
   std::vector<const OnDevice*> results;
@@ -185,8 +185,8 @@ void divide(const at::Tensor& out, size_t n) {
   }
 }
 
-collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
-  collective::Leg leg;
+Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
+  Leg leg;
   for (uint32_t r = 0; r < send.size(); ++r) {
     if (r == self) continue;
     for (const auto& tensor : send[r]) leg.sends.push_back({Rank{r}, bytesOf(tensor)});
@@ -208,8 +208,8 @@ collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) 
   return leg;
 }
 
-collective::Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
-                          Reduction reduction, Operands& operands) {
+Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
+              Reduction reduction, Operands& operands) {
   Lists received(out.empty() ? 0 : send.size());
   for (uint32_t r = 0; r < received.size(); ++r) {
     for (size_t i = 0; i < out.size(); ++i)

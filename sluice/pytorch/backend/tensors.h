@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/data/collective/communicator.h>
-#include <sluice/data/staging/copier.h>
+#include <sluice/pytorch/backend/core.h>
 #include <sluice/pytorch/backend/torch_device.h>
 
 namespace sluice::pytorch {
@@ -26,18 +25,21 @@ std::span<std::byte> bytesOf(const at::Tensor& tensor);
 // back, in strips, while the program goes on.
 class DeviceCopies final {
  public:
-  // REQUIRES: staging::checkPinnedBytes()
-  DeviceCopies(const c10::Device& device, size_t pinnedBytes)
-      : place_(device), device_(device), copier_(device_, pinnedBytes) {}
+  // Throws a ValueError for too little pinned memory.
+  DeviceCopies(const c10::Device& device, size_t pinnedBytes) : place_(device), device_(device) {
+    auto copier = CoreCopier::make(device_, pinnedBytes);
+    TORCH_CHECK_VALUE(copier.isOk(), "sluice: ", copier.status().message());
+    copier_ = *std::move(copier);
+  }
 
   const c10::Device& place() const { return place_; }
   TorchDevice& device() { return device_; }
-  staging::Copier& copier() { return copier_; }
+  CoreCopier& copier() { return *copier_; }
 
  private:
   const c10::Device place_;
   TorchDevice device_;
-  staging::Copier copier_;
+  std::unique_ptr<CoreCopier> copier_;
 };
 
 // The tensors of one call. It lives until the call has ended: fabric and loop see only the tensors'
@@ -66,12 +68,12 @@ class Operands final {
 
   // Copies the values of tensors on a device to the host; `arrived` runs when all are there.
   // REQUIRES: copies()
-  void fetch(const staging::Copier::Arrived& arrived);
+  void fetch(const Done& arrived);
 
   // Copies the results to their tensors, on the loop. `done` runs when that has been done, for
   // tensors on a device when the copies are queued, with the mark of their end; it is null if there
   // is no such tensor.
-  void copyBack(const staging::Copier::Queued& done) const;
+  void copyBack(const CoreCopier::Queued& done) const;
 
  private:
   // A tensor on a device, and the memory that stands for it.
@@ -103,11 +105,11 @@ void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
 void divide(const at::Tensor& out, size_t n);
 
 // Sends send[r] to rank r and receives receive[r] from it; a rank's part for itself is copied.
-collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive);
+Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive);
 
 // Sends send[r] to rank r, and reduces the tensors that all ranks, this one too, have sent here
 // into `out`, tensor by tensor.
-collective::Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
-                          Reduction reduction, Operands& operands);
+Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
+              Reduction reduction, Operands& operands);
 
 }  // namespace sluice::pytorch

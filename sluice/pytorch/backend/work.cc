@@ -33,7 +33,7 @@ PendingWork::PendingWork(int rank, c10d::OpType type, const char* title,
       sequence_(sequence),
       interrupt_(std::move(interrupt)) {}
 
-void PendingWork::complete(const Status& status, Messenger& messenger) {
+void PendingWork::complete(const Status& status, CoreMessenger& messenger) {
   FuturePtr future;
   {
     // The callbacks of a future run on the messenger and not here: they are the user's Python,

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include <sluice/base/fork.h>
-#include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
+#include <sluice/pytorch/backend/core.h>
 #include <sluice/pytorch/backend/tensors.h>
-#include <sluice/pytorch/messenger.h>
 
 namespace sluice::pytorch {
 
@@ -26,7 +25,7 @@ class PendingWork final : public c10d::Work {
 
   // Completes the call; runs once. Waiting threads go on at once; callbacks on the future run on
   // the messenger.
-  void complete(const Status& status, Messenger& messenger);
+  void complete(const Status& status, CoreMessenger& messenger);
   // Says where the outputs lie on a device, before complete(): whoever waits makes its stream wait
   // for `landed`.
   void setLanding(std::shared_ptr<DeviceCopies> copies, std::shared_ptr<const DeviceMark> landed);

@@ -19,6 +19,7 @@
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/shard/served_state.h>
 #include <sluice/data/timing/bounds.h>
+#include <sluice/pytorch/core_table.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/module/training.h>
@@ -99,6 +100,7 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
 PYBIND11_MODULE(_core, module) {
   module.doc() = "sluice's sessions; use the package sluice instead";
   module.attr("__version__") = std::string(base::version());
+  module.attr("table") = reinterpret_cast<uintptr_t>(&coreTable());
   peerLost = PyErr_NewExceptionWithDoc("sluice.PeerLostError",
                                        "Another rank has ended or failed; the text names it.",
                                        PyExc_RuntimeError, nullptr);
@@ -163,11 +165,6 @@ PYBIND11_MODULE(_core, module) {
                              [](const PythonJob& job) { return job.parts().isAskedToLeave(); })
       .def_property_readonly("address",
                              [](const PythonJob& job) { return job.parts().address().host(); })
-      .def_property_readonly(
-          "loop",
-          [](const PythonJob& job) {
-            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&job.parts().loop()));
-          })
       .def_property_readonly("interface",
                              [](const PythonJob& job) { return job.parts().interfaceName(); })
       .def("option",

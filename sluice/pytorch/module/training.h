@@ -10,6 +10,8 @@
 
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
+#include <sluice/pytorch/foreign_collective.h>
+#include <sluice/pytorch/foreign_device.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
@@ -37,8 +39,8 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 class Training final : public DeviceEntrance {
  public:
   // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
-  // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
-  // be empty: the job's.
+  // `collective` and `device` are the addresses of a table::ProcessGroup and a table::Device that
+  // outlive the session, or 0. `algorithm` may be empty: the job's.
   Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
@@ -52,23 +54,24 @@ class Training final : public DeviceEntrance {
     options.update = update;
     options.algorithm = algorithm;
     options.updatesWaitForWord = !parameters.empty();
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
-    auto* engine = reinterpret_cast<collective::Collective*>(collective);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
-    options.device = reinterpret_cast<Device*>(device);
+    if (collective != 0) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
+      const auto* group = reinterpret_cast<const table::ProcessGroup*>(collective);
+      collective_.reset(new ForeignCollective(parts.loop(), *group));
+    }
+    if (device != 0) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
+      options.device = &device_.emplace(*reinterpret_cast<const table::Device*>(device));
+    }
     options.model = modelOf(tensors);
     for (size_t t = 0; t < parameters.size(); ++t) {
       const auto memory = memoryAt(parameters[t], options.model.tensors.at(t).bytes());
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
-    session_ = valueOrThrow(
-        withoutGil([&] { return session::SessionParts::open(parts, std::move(options), engine); }));
+    session_ = valueOrThrow(withoutGil(
+        [&] { return session::SessionParts::open(parts, std::move(options), collective_.get()); }));
   }
-  ~Training() override {
-    if (session_ == nullptr) return;
-    const py::gil_scoped_release release;
-    session_.reset();
-  }
+  ~Training() override { end(); }
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
@@ -168,19 +171,15 @@ class Training final : public DeviceEntrance {
   }
 
   void leave() {
-    throwIfError(waitFor(session(), [&](auto& session) {
-      const Status status = session.leave();
-      session_.reset();
-      return status;
-    }));
+    const Status status = waitFor(session(), [](auto& session) { return session.leave(); });
+    end();
+    throwIfError(status);
   }
 
   // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
-    waitFor(session(), [&](auto& session) {
-      session.abandon(why);
-      session_.reset();
-    });
+    waitFor(session(), [&](auto& session) { session.abandon(why); });
+    end();
   }
 
   // All slices: tensor, first element, number of elements.
@@ -225,6 +224,21 @@ class Training final : public DeviceEntrance {
     session::Trainer::BroadcastUnderway underway;
   };
 
+  // The loop that both wait for may need the GIL.
+  struct DeleteWithoutGil {
+    void operator()(ForeignCollective* collective) const {
+      const py::gil_scoped_release release;
+      delete collective;
+    }
+  };
+  void end() {
+    if (session_ != nullptr) {
+      const py::gil_scoped_release release;
+      session_.reset();
+    }
+    collective_.reset();
+  }
+
   // Throws once the session has left, and in a forked child.
   session::SessionParts& session() const {
     (void)job_.parts();
@@ -241,6 +255,9 @@ class Training final : public DeviceEntrance {
   const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
+  // Both outlive the session, which uses them.
+  std::optional<ForeignDevice> device_;
+  std::unique_ptr<ForeignCollective, DeleteWithoutGil> collective_;
   std::unique_ptr<session::SessionParts> session_;
 };
 

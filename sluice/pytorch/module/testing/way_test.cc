@@ -29,9 +29,9 @@
 #include <sluice/base/mutex.h>
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/options.h>
+#include <sluice/base/testing/free_port.h>
 #include <sluice/join/membership/etcd/testing/etcd_servers.h>
 #include <sluice/pytorch/module/training.h>
-#include <sluice/transport/fabric/tcp/listener.h>
 
 namespace sluice::pytorch {
 namespace {
@@ -202,11 +202,6 @@ void print(const std::vector<void*>& stack, const Described& described) {
 constexpr size_t kElements = 100'000;
 const std::vector<TensorDescription> kModel{{"w", kElements, "f32"}};
 
-std::string freePort() {
-  const auto listener = fabric::TcpListener::open(Address::loopback(0)).value();
-  return std::to_string(listener.address().port());
-}
-
 base::Config::Values rankOf(uint32_t rank, uint32_t world, const std::string& port) {
   return {{"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(world)},
@@ -241,7 +236,7 @@ bool isNamedOn(const std::string& page, const std::string& file) {
 
 TEST(Way, OfAGradientToTheSocket) {
   net::taskHook = &follow;
-  const std::string port = freePort();
+  const std::string port = base::freePort();
   {
     const py::gil_scoped_release release;
     std::thread other([&] { train({}, rankOf(1, 2, port), 2, [](auto&, auto) {}); });
@@ -305,7 +300,7 @@ TEST(Way, OfALostRankToTheNextEpoch) {
   const base::Config::Values options{{"members", "etcd://" + addresses},
                                      {"job", fmt::format("way-{}", ::getpid())},
                                      {"job-key", std::string(64, '7')}};
-  const std::string port = freePort();
+  const std::string port = base::freePort();
   const pid_t mortal = startMortal(options, rankOf(2, 3, port));
   net::taskHook = &follow;
   {

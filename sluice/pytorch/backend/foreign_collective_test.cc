@@ -1,39 +1,38 @@
 // The contract of Collective, over a process group of c10d. A group of Gloo cannot be made in C++,
 // as the wheel has none of its headers (tests/python trains over Gloo), so the group is one of our
 // own backend.
-#include <sluice/pytorch/backend/c10d_collective.h>
-
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sluice/pytorch/foreign_collective.h>
 
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include <sluice/base/net/epoll_loop.h>
+#include <sluice/base/testing/free_port.h>
 #include <sluice/data/collective/testing/contract_suite.h>
 #include <sluice/pytorch/backend/backend.h>
+#include <sluice/pytorch/backend/process_group.h>
+#include <sluice/pytorch/core_table.h>
 
 namespace sluice::collective::contract {
 namespace {
 
 using namespace std::chrono_literals;
 using pytorch::BackendLink;
-using pytorch::C10dCollective;
 
-class C10dSeat final : public CollectiveSeat {
+// A seat whose group is reached through the table, as from Python.
+class ForeignSeat final : public CollectiveSeat {
  public:
-  explicit C10dSeat(std::shared_ptr<pytorch::GroupCommunicator> communicator)
+  explicit ForeignSeat(std::shared_ptr<pytorch::CoreGroup> communicator)
       : connection_(std::make_shared<BackendLink>(std::move(communicator))) {
     const auto backend = c10::make_intrusive<pytorch::SluiceBackend>(
         connection_, 30s, [](BackendLink& connection) { connection.close(); });
     const auto type = c10d::ProcessGroup::BackendType::CUSTOM;
-    const auto group =
-        c10::make_intrusive<c10d::ProcessGroup>(backend->getRank(), backend->getSize());
-    group->setBackend(c10::DeviceType::CPU, type, backend);
-    group->setDefaultBackend(type);
-    engine_ = std::make_unique<C10dCollective>(thread_.loop(), group);
+    group_ = c10::make_intrusive<c10d::ProcessGroup>(backend->getRank(), backend->getSize());
+    group_->setBackend(c10::DeviceType::CPU, type, backend);
+    group_->setDefaultBackend(type);
+    engine_ = std::make_unique<pytorch::ForeignCollective>(thread_.loop(),
+                                                           pytorch::giveProcessGroup(group_));
   }
 
   Loop& loop() override { return thread_.loop(); }
@@ -43,35 +42,25 @@ class C10dSeat final : public CollectiveSeat {
  private:
   net::LoopThread thread_{"rank"};
   const std::shared_ptr<BackendLink> connection_;
-  std::unique_ptr<C10dCollective> engine_;
+  pytorch::GroupPtr group_;
+  std::unique_ptr<pytorch::ForeignCollective> engine_;
 };
-
-std::string freePort() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  socklen_t size = sizeof(address);
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(descriptor);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 // Makes all ranks at once, since they wait for each other.
 std::vector<std::unique_ptr<CollectiveSeat>> makeSeats(uint32_t world) {
-  const std::string port = freePort();
+  EXPECT_TRUE(pytorch::attachCore(pytorch::coreTable()).isOk());
+  const std::string port = base::freePort();
   std::vector<std::unique_ptr<CollectiveSeat>> seats(world);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < world; ++r) {
     threads.emplace_back([&, r] {
-      const base::Config::Values environment{{"RANK", std::to_string(r)},
-                                             {"WORLD_SIZE", std::to_string(world)},
-                                             {"MASTER_ADDR", "127.0.0.1"},
-                                             {"MASTER_PORT", port}};
-      auto group = pytorch::GroupCommunicator::join({{"log", "warn"}}, environment, 30s, {});
+      const pytorch::CoreGroup::Values environment{{"RANK", std::to_string(r)},
+                                                   {"WORLD_SIZE", std::to_string(world)},
+                                                   {"MASTER_ADDR", "127.0.0.1"},
+                                                   {"MASTER_PORT", port}};
+      auto group = pytorch::CoreGroup::join({{"log", "warn"}}, environment, 30s, {}, {});
       ASSERT_TRUE(group.isOk()) << group.status().toString();
-      seats[r] = std::make_unique<C10dSeat>(*std::move(group));
+      seats[r] = std::make_unique<ForeignSeat>(*std::move(group));
     });
   }
   for (auto& thread : threads) thread.join();
