@@ -17,7 +17,10 @@ function(sluice_torch_definitions target torch version)
   # Up to 2.8 its pybind11 exchanges types only between modules that name one compiler. The names
   # are those that torch._C._PYBIND11_* report.
   if(minor LESS 9)
+    set(abi_6 1011)
+    set(abi_7 1016)
+    set(abi_8 1018)
     target_compile_definitions(${target} PRIVATE PYBIND11_COMPILER_TYPE="_gcc"
-      PYBIND11_STDLIB="_libstdcpp" PYBIND11_BUILD_ABI="_cxxabi1011")
+      PYBIND11_STDLIB="_libstdcpp" PYBIND11_BUILD_ABI="_cxxabi${abi_${minor}}")
   endif()
 endfunction()

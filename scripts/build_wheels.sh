@@ -53,10 +53,14 @@ progress() {
     fi
   done
 }
-mkdir -p build/wheel
+# All Pythons share the objects of the engine: only what includes Python's headers is compiled again.
+tree=build/wheel/tree
 log=build/wheel/$tag.log
+mkdir -p "$tree"
+[[ $(cat "$tree/tag" 2>/dev/null) == "$tag" ]] || rm -f "$tree/CMakeCache.txt"
+echo "$tag" >"$tree/tag"
 if ! "$tools/bin/pip" wheel --verbose --no-build-isolation --no-deps --wheel-dir "$room" \
-  -Cbuild-dir="build/wheel/$tag" -Cwheel.tags="$tag-$tag-linux_$(uname -m)" \
+  -Cbuild-dir="$tree" -Cwheel.tags="$tag-$tag-linux_$(uname -m)" \
   -Ccmake.define.SLUICE_STATIC="$PWD/build/static" -Ccmake.define.SLUICE_UCX=OFF \
   -Ccmake.define.pybind11_DIR="$("$tools/bin/python" -m pybind11 --cmakedir)" \
   -Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \

@@ -121,7 +121,7 @@ def stand_ins(libraries: pathlib.Path, out: pathlib.Path, real: list[pathlib.Pat
 
 def pip(to: pathlib.Path, *what: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(to), *what],
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--target", str(to), *what],
         check=True,
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ def test_a_table_of_another_version_is_refused(change: str) -> None:
         1 if change == "version" else -8
     )
     with pytest.raises(ImportError) as refused:
-        _c10d.attach(ctypes.addressof(table))
+        _c10d._module.attach(ctypes.addressof(table))
     assert "pip install --force-reinstall --no-deps torch-sluice" in str(refused.value)
 
 

@@ -74,6 +74,8 @@ def check(found: dict[str, object], faults: list[str], modules: pathlib.Path | N
     if modules is not None:
         refused = run("refuse", str(modules), ranks=1)[0].get("refused") or {}
         found["refused"] = sorted(name for name, why in refused.items() if "\n" not in why and why)
+        if not refused:
+            faults.append("no module of another release was tried")
         for name in set(refused) - set(found["refused"]):
             faults.append(
                 f"the module for Torch {name} is not refused in one line: '{refused[name]}'"

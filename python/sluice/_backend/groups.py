@@ -49,8 +49,15 @@ class Group:
 
 def register() -> None:
     """Makes the backend known to torch.distributed."""
-    if dist.is_available():
-        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices())
+    if not dist.is_available():
+        return
+    if "sluice" in dist.Backend.backend_list:
+        # The installed package has registered a function that imports this one (sluice_autoload).
+        # Up to Torch 2.8 a second registration is an error.
+        dist.Backend.backend_list.remove("sluice")
+        dist.Backend._plugins.pop("SLUICE", None)
+        delattr(dist.Backend, "SLUICE")
+    dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices())
 
 
 def devices() -> list[str]:

@@ -47,4 +47,5 @@ def _choose() -> Path:
 
 
 _module = _load(_choose())
-globals().update({name: getattr(_module, name) for name in dir(_module) if name[0] != "_"})
+_NAMES = ("Collective", "Connection", "Device", "Update", "backend", "connect", "own_address")
+globals().update({name: getattr(_module, name) for name in _NAMES})

@@ -124,7 +124,6 @@ class PythonGroup final {
 PYBIND11_MODULE(SLUICE_MODULE, module) {
   checkTorch();
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
-  module.attr("torch") = std::to_string(kMajor) + "." + std::to_string(kMinor);
   // Before any other call, with the address sluice._core.table.
   module.def("attach", &attach, py::arg("table"));
   py::class_<BackendLink, std::shared_ptr<BackendLink>>(module, "Connection")
