@@ -16,17 +16,15 @@ BEGIN, END = "<!-- releases: begin -->\n", "<!-- releases: end -->\n"
 
 
 def row(found: dict) -> str:
-    trains = "yes" if found.get("bits") == 1 else "**no**"
-    calls = found.get("calls") or []
-    lost = "named" if "rank 1" in found.get("lost rank", "") else "**not named**"
-    refused = found.get("refused") or []
-    faults = "; ".join(found["faults"]) or "none"
-    return (
-        f"| {found.get('torch', found['release'])} | {trains} | {', '.join(calls) or '**none**'} | "
-        f"{lost} | {len(refused)} of {len(refused)} | {faults} |"
-        if not found["faults"]
-        else f"| {found['release']} | {trains} | | | | {faults} |"
-    )
+    cells = [
+        found.get("torch") or found["release"],
+        "yes" if found.get("bits") == 1 and found.get("torch") else "**no**",
+        ", ".join(found.get("calls") or []) or "**none**",
+        "named" if "rank 1" in found.get("lost rank", "") else "**not named**",
+        str(len(found.get("refused") or [])),
+        "; ".join(found["faults"]) or "none",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def table() -> str:
