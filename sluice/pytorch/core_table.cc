@@ -72,7 +72,7 @@ CallTerms termsOf(const table::Terms& terms) {
           .done = table::takeEnded(terms.ended)};
 }
 
-std::vector<collective::Parcel> parcelsOf(const table::Parcel* parcels, uint64_t count) {
+std::vector<collective::Parcel> parcelsOf(const table::PlainParcel* parcels, uint64_t count) {
   std::vector<collective::Parcel> all;
   all.reserve(count);
   for (uint64_t i = 0; i < count; ++i)
@@ -80,15 +80,15 @@ std::vector<collective::Parcel> parcelsOf(const table::Parcel* parcels, uint64_t
   return all;
 }
 
-CallKind kindOf(table::Exchange kind) {
+CallKind kindOf(table::ExchangeKind kind) {
   switch (kind) {
-    case table::Exchange::kReduce: return CallKind::kReduce;
-    case table::Exchange::kGather: return CallKind::kGather;
-    case table::Exchange::kScatter: return CallKind::kScatter;
-    case table::Exchange::kAllGather: return CallKind::kAllGather;
-    case table::Exchange::kReduceScatter: return CallKind::kReduceScatter;
-    case table::Exchange::kAllToAll: return CallKind::kAllToAll;
-    case table::Exchange::kAllReduce: break;
+    case table::ExchangeKind::kReduce: return CallKind::kReduce;
+    case table::ExchangeKind::kGather: return CallKind::kGather;
+    case table::ExchangeKind::kScatter: return CallKind::kScatter;
+    case table::ExchangeKind::kAllGather: return CallKind::kAllGather;
+    case table::ExchangeKind::kReduceScatter: return CallKind::kReduceScatter;
+    case table::ExchangeKind::kAllToAll: return CallKind::kAllToAll;
+    case table::ExchangeKind::kAllReduce: break;
   }
   return CallKind::kAllReduce;
 }
@@ -159,7 +159,7 @@ void barrier(void* group, table::Terms terms, Error* error) {
          [](Communicator& communicator, const CallTerms& taken) { communicator.barrier(taken); });
 }
 
-void exchange(void* group, table::Exchange kind, const table::Leg* legs, uint64_t count,
+void exchange(void* group, table::ExchangeKind kind, const table::PlainLeg* legs, uint64_t count,
               table::Terms terms, Error* error) {
   std::vector<Leg> taken;
   for (uint64_t i = 0; i < count; ++i)

@@ -51,7 +51,7 @@ Result<ForeignCollective::Piece> ForeignCollective::begin(const Ticket& ticket,
       });
     });
   });
-  table::Piece piece{};
+  table::GroupCall piece{};
   table::Error error;
   launch(memoryOf(place), ended, &piece, &error);
   if (error.code != 0) {

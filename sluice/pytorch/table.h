@@ -106,7 +106,7 @@ struct Device {
 };
 
 // A call to a process group of Torch. It works on memory of its own.
-struct Piece {
+struct GroupCall {
   void* piece;
   Owner owner;
 };
@@ -116,9 +116,10 @@ struct Piece {
 struct ProcessGroup {
   void* group;
   uint32_t worldSize;
-  void (*allReduce)(void* group, Memory data, int32_t dtype, double scale, Ended ended, Piece* out,
+  void (*allReduce)(void* group, Memory data, int32_t dtype, double scale, Ended ended,
+                    GroupCall* out, Error* error);
+  void (*broadcast)(void* group, Memory data, uint32_t root, Ended ended, GroupCall* out,
                     Error* error);
-  void (*broadcast)(void* group, Memory data, uint32_t root, Ended ended, Piece* out, Error* error);
   // Copies the result of a call that has ended.
   void (*take)(void* piece, Memory to);
 };
@@ -130,21 +131,21 @@ struct Terms {
   Ended ended;
 };
 
-struct Parcel {
+struct PlainParcel {
   uint32_t rank;
   Memory bytes;
 };
 
 // As collective::Leg.
-struct Leg {
-  const Parcel* sends;
+struct PlainLeg {
+  const PlainParcel* sends;
   uint64_t sendCount;
-  const Parcel* receives;
+  const PlainParcel* receives;
   uint64_t receiveCount;
   Task then;
 };
 
-enum class Exchange : int32_t {
+enum class ExchangeKind : int32_t {
   kReduce,
   kGather,
   kScatter,
@@ -188,8 +189,8 @@ struct CoreTable {
   void (*allReduce)(void* group, Memory data, int32_t dtype, Terms terms, Error* error);
   void (*broadcast)(void* group, Memory data, uint32_t root, Terms terms, Error* error);
   void (*barrier)(void* group, Terms terms, Error* error);
-  void (*exchange)(void* group, Exchange kind, const Leg* legs, uint64_t count, Terms terms,
-                   Error* error);
+  void (*exchange)(void* group, ExchangeKind kind, const PlainLeg* legs, uint64_t count,
+                   Terms terms, Error* error);
   void (*send)(void* group, uint32_t to, uint32_t tag, Memory bytes, Terms terms, Error* error);
   // `from` below 0: from any rank.
   void (*receive)(void* group, int64_t from, uint32_t tag, Memory bytes,

@@ -6,7 +6,7 @@ namespace sluice::pytorch {
 namespace {
 
 using c10d::OpType;
-using table::Exchange;
+using table::ExchangeKind;
 
 const at::Tensor& one(const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: give one tensor per rank, not ", tensors.size());
@@ -126,7 +126,7 @@ SluiceBackend::PendingPtr SluiceBackend::makeWork(const Call& call, std::vector<
 
 void SluiceBackend::submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands,
                            Submit what) {
-  CallTerms terms;
+  CoreTerms terms;
   terms.atMost = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   terms.memory = operands;
   // A call ends in up to three places: its results are copied to their tensors, for a device
@@ -169,12 +169,13 @@ SluiceBackend::OperandsPtr SluiceBackend::newOperands() {
   });
 }
 
-SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, Exchange kind,
-                                               std::vector<Leg> legs, const OperandsPtr& operands,
+SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, ExchangeKind kind,
+                                               std::vector<CoreLeg> legs,
+                                               const OperandsPtr& operands,
                                                std::vector<at::Tensor> inputs,
                                                std::vector<at::Tensor> outputs) {
   const auto work = makeWork(call, std::move(inputs), std::move(outputs));
-  submit(call, work, operands, [kind, legs = std::move(legs)](CoreGroup& group, CallTerms terms) {
+  submit(call, work, operands, [kind, legs = std::move(legs)](CoreGroup& group, CoreTerms terms) {
     return group.exchange(kind, legs, std::move(terms));
   });
   return work;
@@ -193,7 +194,7 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+  submit(call, work, operands, [=](CoreGroup& group, CoreTerms terms) {
     return group.broadcast(bytes, root, std::move(terms));
   });
   return work;
@@ -231,7 +232,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   if (dtype && isSum) {
     const auto work = makeWork(call, tensors, tensors);
     const bool isMean = reduction == c10d::ReduceOp::AVG;
-    submit(call, work, operands, [=, n = world()](CoreGroup& group, CallTerms terms) {
+    submit(call, work, operands, [=, n = world()](CoreGroup& group, CoreTerms terms) {
       if (isMean) {
         terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {
           if (status.isOk()) divide(flat, n);
@@ -250,10 +251,10 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
     };
     parts[r] = {flat.narrow(0, begin(r), begin(r + 1) - begin(r))};
   }
-  std::vector<Leg> legs;
+  std::vector<CoreLeg> legs;
   legs.push_back(reduceLeg(self(), parts, parts[self()], reduction, *operands));
   legs.push_back(moveLeg(self(), Lists(world(), parts[self()]), parts));
-  return exchange(call, Exchange::kAllReduce, std::move(legs), operands, tensors, tensors);
+  return exchange(call, ExchangeKind::kAllReduce, std::move(legs), operands, tensors, tensors);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
@@ -267,7 +268,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
   std::vector<at::Tensor> out;
   if (index(root) == self()) out = {flat};
   auto leg = reduceLeg(self(), send, out, options.reduceOp, *operands);
-  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, Exchange::kReduce,
+  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, ExchangeKind::kReduce,
                   {std::move(leg)}, operands, tensors, tensors);
 }
 
@@ -278,9 +279,9 @@ SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::
   Lists receive;
   for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
   checkAlike(input, receive[self()][0]);
-  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, Exchange::kAllGather,
-                  {moveLeg(self(), Lists(world(), {input}), receive)}, operands, inputs,
-                  outputs[0]);
+  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout},
+                  ExchangeKind::kAllGather, {moveLeg(self(), Lists(world(), {input}), receive)},
+                  operands, inputs, outputs[0]);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -306,8 +307,8 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
   }
   for (size_t i = 0; i < send.size(); ++i) checkAlike(send[i], receive[self()][i]);
   return exchange({OpType::ALLGATHER_COALESCED, "sluice:all_gather", options.timeout},
-                  Exchange::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
-                  inputs, flattened(outputs));
+                  ExchangeKind::kAllGather, {moveLeg(self(), Lists(world(), send), receive)},
+                  operands, inputs, flattened(outputs));
 }
 
 SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
@@ -323,7 +324,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
     receive.push_back(inParts(operands->writes(outputs[i]), send[i], world()));
   }
   return exchange({OpType::_ALLGATHER_BASE, "sluice:all_gather", options.timeout},
-                  Exchange::kAllGather,
+                  ExchangeKind::kAllGather,
                   {moveLeg(self(), Lists(world(), send), transposed(receive, world()))}, operands,
                   inputs, outputs);
 }
@@ -340,7 +341,7 @@ SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Ten
     for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
     checkAlike(input, receive[self()][0]);
   }
-  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, Exchange::kGather,
+  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, ExchangeKind::kGather,
                   {moveLeg(self(), send, receive)}, operands, inputs, flattened(outputs));
 }
 
@@ -355,7 +356,7 @@ SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, 
     for (const auto& input : one(inputs, world())) send.push_back({operands->reads(input)});
     checkAlike(send[self()][0], receive[self()][0]);
   }
-  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, Exchange::kScatter,
+  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, ExchangeKind::kScatter,
                   {moveLeg(self(), send, receive)}, operands, flattened(inputs), outputs);
 }
 
@@ -370,7 +371,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& ou
   checkAlike(send[self()][0], output);
   auto leg = reduceLeg(self(), send, {output}, options.reduceOp, *operands);
   return exchange({OpType::REDUCE_SCATTER, "sluice:reduce_scatter", options.timeout},
-                  Exchange::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
+                  ExchangeKind::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(
@@ -395,7 +396,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter_tensor_coalesced(
   }
   auto leg = reduceLeg(self(), transposed(send, world()), out, options.reduceOp, *operands);
   return exchange({OpType::_REDUCE_SCATTER_BASE, "sluice:reduce_scatter", options.timeout},
-                  Exchange::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
+                  ExchangeKind::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
@@ -411,7 +412,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
     receive.push_back({operands->writes(outputs[r])});
   }
   checkAlike(send[self()][0], receive[self()][0]);
-  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, Exchange::kAllToAll,
+  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, ExchangeKind::kAllToAll,
                   {moveLeg(self(), send, receive)}, operands, inputs, outputs);
 }
 
@@ -428,7 +429,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall_base(at::Tensor& output, at::Tens
     receive.push_back({part});
   checkAlike(send[self()][0], receive[self()][0]);
   return exchange({OpType::ALLTOALL_BASE, "sluice:all_to_all", options.timeout},
-                  Exchange::kAllToAll, {moveLeg(self(), send, receive)}, operands, {input},
+                  ExchangeKind::kAllToAll, {moveLeg(self(), send, receive)}, operands, {input},
                   {output});
 }
 
@@ -436,7 +437,7 @@ SluiceBackend::WorkPtr SluiceBackend::barrier(const c10d::BarrierOptions& option
   const Call call{OpType::BARRIER, "sluice:barrier", options.timeout};
   const auto work = makeWork(call, {}, {});
   submit(call, work, nullptr,
-         [](CoreGroup& group, CallTerms terms) { return group.barrier(std::move(terms)); });
+         [](CoreGroup& group, CoreTerms terms) { return group.barrier(std::move(terms)); });
   return work;
 }
 
@@ -447,7 +448,7 @@ SluiceBackend::WorkPtr SluiceBackend::send(std::vector<at::Tensor>& tensors, int
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->reads(one(tensors)));
   const auto work = makeWork(call, tensors, {});
-  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+  submit(call, work, operands, [=](CoreGroup& group, CoreTerms terms) {
     return group.send(receiver, static_cast<uint32_t>(tag), bytes, std::move(terms));
   });
   return work;
@@ -467,7 +468,7 @@ SluiceBackend::WorkPtr SluiceBackend::receive(const Call& call, std::vector<at::
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](CoreGroup& group, CallTerms terms) {
+  submit(call, work, operands, [=](CoreGroup& group, CoreTerms terms) {
     return group.receive(
         from, static_cast<uint32_t>(tag), bytes, [work](Rank source) { work->setSource(source); },
         std::move(terms));

@@ -143,13 +143,13 @@ class SluiceBackend final : public c10d::Backend {
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   };
   using OperandsPtr = std::shared_ptr<Operands>;
-  using Submit = std::function<Status(CoreGroup&, CallTerms)>;
+  using Submit = std::function<Status(CoreGroup&, CoreTerms)>;
   using PendingPtr = c10::intrusive_ptr<PendingWork>;
 
   PendingPtr makeWork(const Call& call, std::vector<at::Tensor> inputs,
                       std::vector<at::Tensor> outputs);
   void submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands, Submit what);
-  WorkPtr exchange(const Call& call, table::Exchange kind, std::vector<Leg> legs,
+  WorkPtr exchange(const Call& call, table::ExchangeKind kind, std::vector<CoreLeg> legs,
                    const OperandsPtr& operands, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs);
   WorkPtr allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,

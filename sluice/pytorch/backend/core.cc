@@ -33,15 +33,15 @@ table::Interruption give(const CoreGroup::Interruption& interruption) {
       [interruption](table::Error* error) { table::guarded(error, interruption); });
 }
 
-table::Terms give(CallTerms terms) {
+table::Terms give(CoreTerms terms) {
   return {terms.atMost.count(), table::Owner::of(std::move(terms.memory)),
           table::giveEnded(std::move(terms.done))};
 }
 
-std::vector<table::Parcel> give(const std::vector<Parcel>& parcels) {
-  std::vector<table::Parcel> given;
+std::vector<table::PlainParcel> give(const std::vector<CoreParcel>& parcels) {
+  std::vector<table::PlainParcel> given;
   given.reserve(parcels.size());
-  for (const Parcel& parcel : parcels)
+  for (const CoreParcel& parcel : parcels)
     given.push_back({index(parcel.rank), memoryOf(parcel.bytes)});
   return given;
 }
@@ -109,30 +109,32 @@ Result<std::string> CoreGroup::ownAddress(const Values& options, const Values& e
   return address;
 }
 
-Status CoreGroup::allReduce(std::span<std::byte> data, DType dtype, CallTerms terms) {
+Status CoreGroup::allReduce(std::span<std::byte> data, DType dtype, CoreTerms terms) {
   return statusFrom([&](table::Error* error) {
     core().allReduce(group_, memoryOf(data), static_cast<int32_t>(dtype), give(std::move(terms)),
                      error);
   });
 }
 
-Status CoreGroup::broadcast(std::span<std::byte> data, Rank root, CallTerms terms) {
+Status CoreGroup::broadcast(std::span<std::byte> data, Rank root, CoreTerms terms) {
   return statusFrom([&](table::Error* error) {
     core().broadcast(group_, memoryOf(data), index(root), give(std::move(terms)), error);
   });
 }
 
-Status CoreGroup::barrier(CallTerms terms) {
+Status CoreGroup::barrier(CoreTerms terms) {
   return statusFrom(
       [&](table::Error* error) { core().barrier(group_, give(std::move(terms)), error); });
 }
 
-Status CoreGroup::exchange(table::Exchange kind, const std::vector<Leg>& legs, CallTerms terms) {
-  std::vector<std::vector<table::Parcel>> parcels;
-  std::vector<table::Leg> given;
-  for (const Leg& leg : legs) {
+Status CoreGroup::exchange(table::ExchangeKind kind, const std::vector<CoreLeg>& legs,
+                           CoreTerms terms) {
+  std::vector<std::vector<table::PlainParcel>> parcels;
+  std::vector<table::PlainLeg> given;
+  for (const CoreLeg& leg : legs) {
     const auto& sends = parcels.emplace_back(give(leg.sends));
-    table::Leg& one = given.emplace_back(table::Leg{sends.data(), sends.size(), nullptr, 0, {}});
+    table::PlainLeg& one =
+        given.emplace_back(table::PlainLeg{sends.data(), sends.size(), nullptr, 0, {}});
     const auto& receives = parcels.emplace_back(give(leg.receives));
     one.receives = receives.data();
     one.receiveCount = receives.size();
@@ -143,14 +145,14 @@ Status CoreGroup::exchange(table::Exchange kind, const std::vector<Leg>& legs, C
   });
 }
 
-Status CoreGroup::send(Rank to, uint32_t tag, std::span<std::byte> bytes, CallTerms terms) {
+Status CoreGroup::send(Rank to, uint32_t tag, std::span<std::byte> bytes, CoreTerms terms) {
   return statusFrom([&](table::Error* error) {
     core().send(group_, index(to), tag, memoryOf(bytes), give(std::move(terms)), error);
   });
 }
 
 Status CoreGroup::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
-                          std::function<void(Rank)> onSource, CallTerms terms) {
+                          std::function<void(Rank)> onSource, CoreTerms terms) {
   const auto tell = table::Closure<void(uint32_t)>::of(
       [onSource = std::move(onSource)](uint32_t rank) { onSource(Rank{rank}); });
   return statusFrom([&](table::Error* error) {

@@ -27,19 +27,19 @@ using Done = std::function<void(const Status&)>;
 Status attachCore(const table::CoreTable& core);
 const table::CoreTable& core();
 
-// As collective::CallTerms, Parcel and Leg.
-struct CallTerms {
+// As CallTerms, Parcel and Leg of collective::Communicator.
+struct CoreTerms {
   std::chrono::nanoseconds atMost{};
   std::shared_ptr<const void> memory{};
   Done done{};
 };
-struct Parcel {
+struct CoreParcel {
   Rank rank{};
   std::span<std::byte> bytes{};
 };
-struct Leg {
-  std::vector<Parcel> sends{};
-  std::vector<Parcel> receives{};
+struct CoreLeg {
+  std::vector<CoreParcel> sends{};
+  std::vector<CoreParcel> receives{};
   std::function<void()> then{};
 };
 
@@ -63,13 +63,13 @@ class CoreGroup final {
   uint32_t worldSize() const { return facts_.worldSize; }
   size_t stagingBytes() const { return facts_.stagingBytes; }
 
-  Status allReduce(std::span<std::byte> data, DType dtype, CallTerms terms);
-  Status broadcast(std::span<std::byte> data, Rank root, CallTerms terms);
-  Status barrier(CallTerms terms);
-  Status exchange(table::Exchange kind, const std::vector<Leg>& legs, CallTerms terms);
-  Status send(Rank to, uint32_t tag, std::span<std::byte> bytes, CallTerms terms);
+  Status allReduce(std::span<std::byte> data, DType dtype, CoreTerms terms);
+  Status broadcast(std::span<std::byte> data, Rank root, CoreTerms terms);
+  Status barrier(CoreTerms terms);
+  Status exchange(table::ExchangeKind kind, const std::vector<CoreLeg>& legs, CoreTerms terms);
+  Status send(Rank to, uint32_t tag, std::span<std::byte> bytes, CoreTerms terms);
   Status receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
-                 std::function<void(Rank)> onSource, CallTerms terms);
+                 std::function<void(Rank)> onSource, CoreTerms terms);
   void leave() { core().leaveGroup(group_); }
 
  private:

@@ -121,7 +121,7 @@ class GroupByTable : public ::testing::Test {
     std::array<std::promise<Status>, 2> ended;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       const Status made = call(
-          r, CallTerms{.atMost = 20s,
+          r, CoreTerms{.atMost = 20s,
                        .done = [&ended, r](const Status& status) { ended[r].set_value(status); }});
       if (!made.isOk()) ended[r].set_value(made);
     }
@@ -136,7 +136,7 @@ TEST_F(GroupByTable, SumsSendsAndExchanges) {
   EXPECT_EQ(ranks_[1]->worldSize(), 2U);
   std::array<std::vector<float>, 2> data{std::vector<float>{1, 2}, std::vector<float>{3, 4}};
   const auto bytes = [&](size_t r) { return std::as_writable_bytes(std::span(data[r])); };
-  for (const Status& status : both([&](size_t r, CallTerms terms) {
+  for (const Status& status : both([&](size_t r, CoreTerms terms) {
          return ranks_[r]->allReduce(bytes(r), DType::kF32, std::move(terms));
        }))
     EXPECT_TRUE(status.isOk()) << status.toString();
@@ -145,7 +145,7 @@ TEST_F(GroupByTable, SumsSendsAndExchanges) {
 
   data[0] = {7, 8};
   std::optional<Rank> source;
-  for (const Status& status : both([&](size_t r, CallTerms terms) {
+  for (const Status& status : both([&](size_t r, CoreTerms terms) {
          if (r == 0) return ranks_[0]->send(Rank{1}, 5, bytes(0), std::move(terms));
          return ranks_[1]->receive(
              std::nullopt, 5, bytes(1), [&](Rank from) { source = from; }, std::move(terms));
@@ -157,12 +157,12 @@ TEST_F(GroupByTable, SumsSendsAndExchanges) {
   std::array<std::vector<float>, 2> got{std::vector<float>(2), std::vector<float>(2)};
   std::atomic<int> merged = 0;
   data[1] = {9, 10};
-  for (const Status& status : both([&](size_t r, CallTerms terms) {
+  for (const Status& status : both([&](size_t r, CoreTerms terms) {
          const Rank other{r == 0 ? 1U : 0U};
-         const Leg leg{.sends = {{other, bytes(r)}},
-                       .receives = {{other, std::as_writable_bytes(std::span(got[r]))}},
-                       .then = [&merged] { ++merged; }};
-         return ranks_[r]->exchange(table::Exchange::kAllToAll, {leg}, std::move(terms));
+         const CoreLeg leg{.sends = {{other, bytes(r)}},
+                           .receives = {{other, std::as_writable_bytes(std::span(got[r]))}},
+                           .then = [&merged] { ++merged; }};
+         return ranks_[r]->exchange(table::ExchangeKind::kAllToAll, {leg}, std::move(terms));
        }))
     EXPECT_TRUE(status.isOk()) << status.toString();
   EXPECT_EQ(got[0], data[1]);

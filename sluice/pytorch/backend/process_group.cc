@@ -45,7 +45,7 @@ c10d::ProcessGroup& groupAt(void* group) {
 // Calls the group, and reports its end from whatever thread it comes. `launch` gets the tensors. The
 // group's errors are exceptions, which end here.
 template <typename Launch>
-void begin(at::Tensor tensor, const table::Ended& ended, table::Piece* out, table::Error* error,
+void begin(at::Tensor tensor, const table::Ended& ended, table::GroupCall* out, table::Error* error,
            Launch&& launch) {
   table::guarded(error, [&, tell = table::takeEnded(ended)] {
     auto underway = std::make_shared<Underway>(Underway{std::move(tensor)});
@@ -63,7 +63,7 @@ void begin(at::Tensor tensor, const table::Ended& ended, table::Piece* out, tabl
 }
 
 void allReduce(void* group, table::Memory data, int32_t dtype, double scale, table::Ended ended,
-               table::Piece* out, table::Error* error) {
+               table::GroupCall* out, table::Error* error) {
   auto tensor = copyOf(data, static_cast<DType>(dtype));
   if (scale != 1) {
     const at::AutoDispatchBelowADInplaceOrView noGradients;
@@ -74,7 +74,7 @@ void allReduce(void* group, table::Memory data, int32_t dtype, double scale, tab
 }
 
 void broadcast(void* group, table::Memory data, uint32_t root, table::Ended ended,
-               table::Piece* out, table::Error* error) {
+               table::GroupCall* out, table::Error* error) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   begin(copyOf(data, DType::kBytes), ended, out, error,

@@ -185,8 +185,8 @@ void divide(const at::Tensor& out, size_t n) {
   }
 }
 
-Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
-  Leg leg;
+CoreLeg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
+  CoreLeg leg;
   for (uint32_t r = 0; r < send.size(); ++r) {
     if (r == self) continue;
     for (const auto& tensor : send[r]) leg.sends.push_back({Rank{r}, bytesOf(tensor)});
@@ -208,8 +208,8 @@ Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
   return leg;
 }
 
-Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
-              Reduction reduction, Operands& operands) {
+CoreLeg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
+                  Reduction reduction, Operands& operands) {
   Lists received(out.empty() ? 0 : send.size());
   for (uint32_t r = 0; r < received.size(); ++r) {
     for (size_t i = 0; i < out.size(); ++i)

@@ -105,11 +105,11 @@ void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
 void divide(const at::Tensor& out, size_t n);
 
 // Sends send[r] to rank r and receives receive[r] from it; a rank's part for itself is copied.
-Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive);
+CoreLeg moveLeg(uint32_t self, const Lists& send, const Lists& receive);
 
 // Sends send[r] to rank r, and reduces the tensors that all ranks, this one too, have sent here
 // into `out`, tensor by tensor.
-Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
-              Reduction reduction, Operands& operands);
+CoreLeg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
+                  Reduction reduction, Operands& operands);
 
 }  // namespace sluice::pytorch
