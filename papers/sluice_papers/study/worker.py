@@ -148,7 +148,9 @@ class Worker:
         begun, waited = time.perf_counter(), self._engine.seconds_waited
         epoch, number = divmod(batch, task.batches_per_epoch)
         chosen = task.orders[epoch][number * task.batch : (number + 1) * task.batch]
-        self._optimizer.param_groups[0]["lr"] = task.schedule.rate(batch / task.batches)
+        # Workers that keep step have the same rate in it, though their batches have other numbers.
+        done = batch - self._rank if self._algorithm.keeps_step else batch
+        self._optimizer.param_groups[0]["lr"] = task.schedule.rate(done / task.batches)
         self._optimizer.zero_grad()
         loss = nn.functional.cross_entropy(
             self._model(task.data.train_x[chosen]), task.data.train_y[chosen]
