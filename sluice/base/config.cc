@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/file.h>
+#include <sluice/base/json.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 
@@ -16,12 +17,16 @@ namespace sluice::base {
 namespace {
 
 constexpr std::string_view kPrefix = "SLUICE_";
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 Status checkValue(const Option& option, std::string_view text) {
   // Ranks compare their options as one text with a line for each. A value of two lines would look
   // like two options there.
   if (text.find('\n') != std::string_view::npos)
     return {Code::kInvalidArgument, "the value has a line break; write it on one line"};
+  // Addresses are shown, logged and compared between ranks.
+  if (option.name == option::kMembers.name && text.find('@') != std::string_view::npos)
+    return {Code::kInvalidArgument, std::string(kNoUserInAddress)};
   switch (option.kind) {
     case Kind::kText: return ok();
     case Kind::kInteger: return parseInteger(text).status();
@@ -42,19 +47,6 @@ Status checkValue(const Option& option, std::string_view text) {
 // Returns the key of an option among flags and in a file: its name.
 std::string asWritten(std::string_view name) {
   return std::string(name);
-}
-
-// Fails unless a file with a secret belongs to this user or root and nobody else may open it.
-Status checkPrivate(const std::string& path, const Option& secret) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0)
-    return fromErrno(fmt::format("cannot check who may open {}", path));
-  const bool isOurs = info.st_uid == ::geteuid() || info.st_uid == 0;
-  if ((info.st_mode & 077) == 0 && isOurs) return ok();
-  return {Code::kPermissionDenied,
-          fmt::format(
-              "{} holds the secret '{}' but others may open it (mode {:04o}); run: chmod 600 {}",
-              path, secret.name, info.st_mode & 07777, path)};
 }
 
 }  // namespace
@@ -145,14 +137,17 @@ Config::Values Config::withoutAuto(Values values, std::string (*spelled)(std::st
 }
 
 Status Config::readFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return fromErrno(fmt::format("cannot read the configuration file {}", path));
-  const auto json =
-      nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (!json.is_object()) {
+  // Who may open the file is asked of the one that was read: later the path may lead to another.
+  struct stat info{};
+  SLUICE_ASSIGN_OR_RETURN(const std::string file,
+                          base::readFile("configuration file", path, kMostConfigBytes, &info));
+  const auto parsed = parseJson(file, {.mostBytes = kMostConfigBytes, .mayHaveComments = true});
+  if (!parsed.isOk() || !parsed->is_object()) {
     return {Code::kInvalidArgument,
-            fmt::format("{} is not a JSON object of options, like {{\"log\": \"debug\"}}", path)};
+            fmt::format("{} is not a JSON object of options, like {{\"log\": \"debug\"}}{}{}", path,
+                        parsed.isOk() ? "" : ": ", parsed.status().message())};
   }
+  const nlohmann::json& json = *parsed;
   Values values;
   // JSON may hold numbers and switches as such. They become text again, and each option reads
   // its own text as it does from a variable.
@@ -164,8 +159,10 @@ Status Config::readFile(const std::string& path) {
     if (!found.isOk()) return found.status().withContext(path);
     const Option* option = *found;
     // Only a file with a secret in it must be private; most files are shared by a team.
-    if (option->secret) SLUICE_RETURN_IF_ERROR(checkPrivate(path, *option));
-    SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
+    if (option->secret)
+      SLUICE_RETURN_IF_ERROR(
+          checkPrivate(info, path, fmt::format("the secret '{}'", option->name)));
+    SLUICE_RETURN_IF_ERROR(inOneLine(set(*option, text, Source::kFile, path)));
   }
   return ok();
 }

@@ -1,10 +1,12 @@
 #include <sluice/base/config.h>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -66,6 +68,22 @@ TEST(Config, AFileWithASecretIsItsOwnersAlone) {
   EXPECT_EQ(Config::read({{"config", path}}, {}).value().text(option::kJobKey), "0123");
 }
 
+// Another file takes the place of one that others may open, while that one is read.
+TEST(Config, TheFileThatIsReadIsTheOneThatIsChecked) {
+  const std::string path = testing::TempDir() + "swapped.json";
+  ::unlink(path.c_str());
+  const std::string other = writeFile("private.json", "{}");
+  ASSERT_EQ(::chmod(other.c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0644), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  std::jthread writer([&] {
+    std::ofstream pipe(path);  // waits for the reader
+    EXPECT_EQ(::rename(other.c_str(), path.c_str()), 0);
+    pipe << R"({"job-key": "0123"})";
+  });
+  EXPECT_EQ(Config::read({{"config", path}}, {}).status().code(), Code::kPermissionDenied);
+}
+
 TEST(Config, AnUnknownVariableIsAnsweredWithTheNearestName) {
   const Config config =
       Config::read({}, {{"SLUICE_LGO", "info"}, {"SLUICE_XYZZY_PLUGH", "1"}}).value();
@@ -118,8 +136,28 @@ TEST(Config, MistakesInAFileAreOneLineThatNamesIt) {
   const std::string typo = writeFile("typo.json", R"({"lgo": "info"})");
   EXPECT_EQ(errorOf(typo), typo + ": unknown option 'lgo'; did you mean 'log'?");
   const std::string broken = writeFile("broken.json", "log: info");
-  EXPECT_EQ(errorOf(broken), broken + R"( is not a JSON object of options, like {"log": "debug"})");
+  const std::string noOptions = R"( is not a JSON object of options, like {"log": "debug"})";
+  EXPECT_EQ(errorOf(broken), broken + noOptions + ": it is not JSON at byte 1");
+  const std::string list = writeFile("list.json", "[]");
+  EXPECT_EQ(errorOf(list), list + noOptions);
+  const std::string deep = writeFile("deep.json", std::string(1'000'000, '['));
+  EXPECT_EQ(errorOf(deep), deep + noOptions + ": it has more than 64 levels of lists and objects");
+  const std::string large = writeFile("large.json", std::string(1'048'577, ' '));
+  EXPECT_EQ(errorOf(large), "the configuration file " + large + " has more than 1048576 bytes");
   EXPECT_NE(errorOf("/nowhere/x.json").find("No such file"), std::string::npos);
+}
+
+TEST(Config, ASecretBeforeAnAtIsRefusedAndNotRepeated) {
+  const std::string address = "etcd://root:hunter2@a:2379";
+  const std::string path = writeFile("members.json", "{\"members\": \"" + address + "\"}");
+  for (const Status& status : {Config::read({{"members", address}}, {}).status(),
+                               Config::read({}, {{"SLUICE_MEMBERS", address}}).status(),
+                               Config::read({{"config", path}}, {}).status()}) {
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_EQ(status.message().find("hunter2"), std::string::npos) << status.message();
+    EXPECT_EQ(status.message().find("root"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("members-password-file"), std::string::npos);
+  }
 }
 
 TEST(Options, NamesAreUniqueAndMapToVariables) {

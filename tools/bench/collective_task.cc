@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/check.h>
+#include <sluice/base/json.h>
 #include <sluice/data/timing/line_fit.h>
 #include <tools/bench/rank_messages.h>
 
@@ -26,7 +27,8 @@ std::string CollectiveTask::toText() const {
 
 Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
   try {
-    return nlohmann::json::parse(text).get<CollectiveTask>();
+    SLUICE_ASSIGN_OR_RETURN(const auto json, base::parseJson(text));
+    return json.get<CollectiveTask>();
   } catch (const nlohmann::json::exception& e) {
     return Status(Code::kInvalidArgument,
                   fmt::format("'{}' is not a task for a rank: {}", text, e.what()));

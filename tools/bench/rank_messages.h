@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/config.h>
+#include <sluice/base/json.h>
 
 namespace sluice::bench {
 
@@ -30,7 +31,9 @@ auto readMarkedLine(std::string_view mark, std::string_view line, const Read& re
     -> std::optional<std::invoke_result_t<Read, const nlohmann::json&>> {
   if (!line.starts_with(mark)) return std::nullopt;
   try {
-    return read(nlohmann::json::parse(line.substr(mark.size())));
+    const auto json = base::parseJson(line.substr(mark.size()));
+    if (!json.isOk()) return std::nullopt;
+    return read(*json);
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/json.h>
+
 namespace sluice::bench {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unevenness, stragglers, stragglerFactor, jitterPeriod,
@@ -15,7 +17,8 @@ std::string RankTask::toText() const {
 
 Result<RankTask> parseRankTask(std::string_view text) {
   try {
-    auto task = nlohmann::json::parse(text).get<RankTask>();
+    SLUICE_ASSIGN_OR_RETURN(const auto json, base::parseJson(text));
+    auto task = json.get<RankTask>();
     if (task.computeSeconds > 0 && task.warmUp >= 0 && task.iterations >= 1) return task;
     return Status(Code::kInvalidArgument,
                   "a replay needs a compute time and at least one iteration");

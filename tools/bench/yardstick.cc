@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/json.h>
 #include <sluice/base/text.h>
 
 namespace sluice::bench {
@@ -102,9 +103,11 @@ Result<Rate> measureGoodput(const lab::Lab& lab, const std::vector<Flow>& flows,
 }
 
 Result<Rate> parseIperf(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = base::parseJson(text);
+  if (!parsed.isOk()) return iperfFailed("unknown output");
+  const nlohmann::json& json = *parsed;
   const nlohmann::json::json_pointer where("/end/sum_received/bits_per_second");
-  if (json.is_discarded() || !json.contains(where) || !json[where].is_number()) {
+  if (!json.contains(where) || !json[where].is_number()) {
     return iperfFailed(json.is_object() && json.contains("error") ? json["error"].dump()
                                                                   : "unknown output");
   }

@@ -202,6 +202,8 @@ void addMembersCommand(Program& program, CLI::App& root) {
       root, "members", "Show who belongs to a job, since when, and who was lost",
       {"sluice members training --members etcd://10.0.0.1,10.0.0.2,10.0.0.3",
        "SLUICE_MEMBERS=etcds://a,b,c SLUICE_MEMBERS_CA=ca.pem sluice members training --json",
+       "sluice members training --members etcds://a,b,c --members-user sluice "
+       "--members-password-file etcd.password",
        "SLUICE_JOB_KEY_FILE=job.key sluice members training --history 100"});
   auto flags = std::make_shared<MembersFlags>();
   command->add_option("JOB", flags->job, "The name of the job; default: SLUICE_JOB");
@@ -211,6 +213,8 @@ void addMembersCommand(Program& program, CLI::App& root) {
   program.addOption(command, option::kMembersCa);
   program.addOption(command, option::kMembersCertificate);
   program.addOption(command, option::kMembersKey);
+  program.addOption(command, option::kMembersUser);
+  program.addOption(command, option::kMembersPasswordFile);
   program.addOption(command, option::kJobKeyFile);
   program.onRun(command,
                 [flags](const base::Config& config) { return showMembers(config, *flags); });

@@ -53,6 +53,25 @@ std::string_view distributionOf(std::string_view name) {
   return std::ranges::find(kInPapers, name) == kInPapers.end() ? "" : "sluice-papers";
 }
 
+// Returns the text of an error. Words behind a flag that nobody knows are left out: they may be its
+// value, and that a key or a password.
+std::string textOf(const CLI::ParseError& error, const CLI::App& root) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  std::vector<std::string> shown;
+  bool isBehindFlag = false;
+  for (const std::string& word : root.remaining(/*recurse=*/true)) {
+    const bool isFlag = word.starts_with('-');
+    if (isFlag) {
+      const bool isLong = word.starts_with("--");
+      shown.push_back(base::printable(word.substr(0, isLong ? word.find('=') : 2)));
+    } else if (!isBehindFlag) {
+      shown.push_back(base::printable(word));
+    }
+    isBehindFlag |= isFlag;
+  }
+  return fmt::format("not expected here: {}", fmt::join(shown, " "));
+}
+
 // Names the libraries inside too, so that a reader of a security notice knows if it concerns them.
 std::string versionText() {
   const auto inside = base::librariesInside();
@@ -153,7 +172,7 @@ int Program::run(int argc, char** argv) {
     for (const CLI::App* up = command->get_parent(); up != nullptr; up = up->get_parent()) {
       path = fmt::format("{} {}", up->get_name(), path);
     }
-    fmt::print(stderr, "sluice: {}; see '{} --help'\n", error.what(), path);
+    fmt::print(stderr, "sluice: {}; see '{} --help'\n", textOf(error, root_), path);
     return static_cast<int>(ExitCode::kUsage);
   }
   const CLI::App* command = chosenCommand(root_);

@@ -53,7 +53,7 @@ Result<std::vector<ClockReading>> compareClocks(ProbeMeeting& meeting, const Pla
   std::vector<ClockReading> readings;
   double reference = 0;
   for (const auto& text : texts) {
-    const auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto document = probe::noteFrom(text);
     const double from = probe::numberIn(document, "asked");
     const double to = probe::numberIn(document, "answered");
     if (readings.empty()) reference = to;
@@ -83,7 +83,7 @@ Status shareStolenTime(ProbeMeeting& meeting, const CpuTicks& before, CaseFile& 
       const auto texts,
       meeting.gather("doctor/stolen", probe::dumped({{"share", all > 0 ? stolen / all : 0}})));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
-    const auto document = nlohmann::json::parse(texts[rank], nullptr, /*allow_exceptions=*/false);
+    const auto document = probe::noteFrom(texts[rank]);
     file.hosts[rank].cpu.stolenShare = probe::numberIn(document, "share");
   }
   return base::ok();

@@ -141,7 +141,7 @@ std::string encode(const HostReport& report) {
 }
 
 Result<HostReport> decodeHostReport(std::string_view text) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json document = probe::noteFrom(text);
   if (!document.is_object())
     return Status(Code::kDataLoss, "the report of a rank cannot be read; is it another version?");
   const auto words = [&](const char* key) { return base::printable(textIn(document, key)); };

@@ -88,7 +88,7 @@ std::string encodeUnreachable(const std::map<uint32_t, std::string>& unreachable
 
 Result<std::map<uint32_t, std::string>> decodeUnreachable(std::string_view text,
                                                           uint32_t worldSize) {
-  const auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto document = probe::noteFrom(text);
   if (!document.is_object())
     return Status(Code::kDataLoss, "the report of a rank cannot be read; is it another version?");
   std::map<uint32_t, std::string> unreachable;

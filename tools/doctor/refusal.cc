@@ -32,8 +32,8 @@ std::optional<Finding> explainRefusal(const Status& error, uint32_t rank, const 
   };
   if (says(error, "job key") && error.code() != Code::kInvalidArgument)
     return finding(Fault::kWrongKey,
-                   "Give all ranks the same key file (sluice key new FILE, then --job-key-file or "
-                   "SLUICE_JOB_KEY_FILE): copy that of rank 0.");
+                   "Give all ranks the same key file (sluice key new -o FILE, then --job-key-file "
+                   "or SLUICE_JOB_KEY_FILE): copy that of rank 0.");
   if (says(error, "version"))
     return finding(Fault::kOtherVersion, "Install the same version of sluice on all hosts.");
   if (says(error, "no network interface is named") || says(error, "no route to rank 0"))

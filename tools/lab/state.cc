@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <sluice/base/file.h>
+#include <sluice/base/json.h>
 
 namespace sluice::lab {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<State> stateFrom(const Json& json) {
+constexpr size_t kMostStateBytes = size_t{4} << 20;
+
+Result<State> stateFrom(const nlohmann::json& json) {
   State state;
   SLUICE_ASSIGN_OR_RETURN(state.layout.subnet, parseSubnet(json.at("subnet").get<std::string>()));
   state.layout.name = json.at("name").get<std::string>();
@@ -64,22 +68,21 @@ std::string toJson(const State& state) {
 
 Result<State> stateFromJson(const std::string& text) {
   try {
-    return stateFrom(Json::parse(text));
-  } catch (const Json::exception& error) {
+    SLUICE_ASSIGN_OR_RETURN(const auto json, base::parseJson(text, {.mostBytes = kMostStateBytes}));
+    return stateFrom(json);
+  } catch (const nlohmann::json::exception& error) {
     return Status(Code::kDataLoss, error.what());
   }
 }
 
 Result<State> StateStore::read(const std::string& lab) const {
-  std::ifstream file(fileOf(lab));
-  if (!file) {
+  if (!std::ifstream(fileOf(lab))) {
     return Status(
         Code::kNotFound,
         fmt::format("there is no lab '{}'; make it with 'sluice lab up --name {}'", lab, lab));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  auto state = stateFromJson(text.str());
+  const auto text = base::readFile("state", fileOf(lab).string(), kMostStateBytes);
+  auto state = text.isOk() ? stateFromJson(*text) : Result<State>(text.status());
   if (!state.isOk()) {
     return state.status().withContext(fmt::format(
         "{} is damaged; 'sluice lab down --name {}' clears it", fileOf(lab).string(), lab));

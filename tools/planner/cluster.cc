@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/file.h>
+#include <sluice/base/json.h>
 #include <tools/sim/topology_file.h>
 
 namespace sluice::planner {
@@ -22,7 +23,8 @@ Status unusable(std::string text) {
 
 Result<std::string> textOf(const char* key, const Json& value, const char* example) {
   if (!value.is_string())
-    return unusable(fmt::format("{} is {}; write a text, as \"{}\"", key, value.dump(), example));
+    return unusable(
+        fmt::format("{} is {}; write a text, as \"{}\"", key, base::shortText(value), example));
   return value.get<std::string>();
 }
 
@@ -43,7 +45,7 @@ Result<Duration> readLatency(const Json& value) {
 Result<double> readLoss(const Json& value) {
   const double loss = value.is_number() ? value.get<double>() : -1;
   if (!(loss >= 0 && loss <= kMostLoss))
-    return unusable(fmt::format("loss is {}; give a share from 0 to 0.5", value.dump()));
+    return unusable(fmt::format("loss is {}; give a share from 0 to 0.5", base::shortText(value)));
   return loss;
 }
 
@@ -65,8 +67,9 @@ Result<std::map<uint32_t, double>> readSlower(const Json& value) {
     if (!host.isOk() || *host < 0 || *host > UINT32_MAX)
       return unusable(fmt::format("invalid host number '{}'", key));
     if (!(times > 0 && times <= kMostTimesSlower)) {
-      return unusable(fmt::format(
-          "slower has {} for host {}; give how many times longer it computes", factor.dump(), key));
+      return unusable(
+          fmt::format("slower has {} for host {}; give how many times longer it computes",
+                      base::shortText(factor), key));
     }
     slower[static_cast<uint32_t>(*host)] = times;
   }
@@ -113,10 +116,10 @@ std::string Cluster::nameOf(uint32_t host) const {
 }
 
 Result<Cluster> parseCluster(std::string_view json, const std::string& origin) {
-  Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return unusable(fmt::format("{} is not JSON", origin));
-  auto cluster = parse(std::move(root), origin);
-  if (!cluster.isOk()) return cluster.status().withContext(origin);
+  auto root = base::parseJson(json);
+  if (!root.isOk()) return root.status().withContext(origin);
+  auto cluster = parse(*std::move(root), origin);
+  if (!cluster.isOk()) return base::inOneLine(cluster.status()).withContext(origin);
   return cluster;
 }
 

@@ -35,10 +35,11 @@ TEST(Cluster, NeedsTheRateOnly) {
 
 TEST(Cluster, RefusesWhatCannotBeInOneLine) {
   const struct {
-    const char* json;
-    const char* error;
+    std::string json;
+    std::string error;
   } cases[] = {
-      {"{", "net.json is not JSON"},
+      {"{", "net.json: it is not JSON at byte 2"},
+      {std::string(1'000'000, '['), "net.json: it has more than 64 levels of lists and objects"},
       {"[]", "net.json: it must be a JSON object"},
       {"{}", "net.json: there is no \"rate\": give the speed of a host's link, as \"1gbit\""},
       {R"({"rate": 5})", "net.json: rate is 5; write a text, as \"1gbit\""},

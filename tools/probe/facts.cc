@@ -65,7 +65,7 @@ std::string encode(const RankFacts& facts) {
 }
 
 Result<RankFacts> decodeRankFacts(std::string_view text, uint32_t worldSize) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json document = noteFrom(text);
   if (!document.is_object())
     return Status(Code::kDataLoss, "the figures of a rank cannot be read; is it another version?");
   RankFacts facts;

@@ -5,10 +5,20 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/json.h>
+
 namespace sluice::probe {
+
+// Returns what another rank says of itself; null if it is not JSON, or too much.
+inline nlohmann::json noteFrom(std::string_view text) {
+  auto note = base::parseJson(text, {.mostBytes = base::kMostJsonNoteBytes});
+  return note.isOk() ? *std::move(note) : nlohmann::json();
+}
 
 inline double numberIn(const nlohmann::json& object, const char* key, double fallback = 0) {
   const auto found = object.is_object() ? object.find(key) : object.end();

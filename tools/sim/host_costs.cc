@@ -1,12 +1,13 @@
 #include <tools/sim/host_costs.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/file.h>
+#include <sluice/base/json.h>
 #include <tools/sim/built_in_costs.h>
 
 namespace sluice::sim {
@@ -27,7 +28,7 @@ Status readCost(const nlohmann::json& costs, const char* name, double& cost) {
 }  // namespace
 
 Result<HostCosts> readCosts(std::string_view json, std::string_view which) {
-  const auto file = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  SLUICE_ASSIGN_OR_RETURN(nlohmann::json file, base::parseJson(json));
   if (!file.is_object() || !file.contains(which) || !file[std::string(which)].is_object())
     return Status(Code::kInvalidArgument, fmt::format("there is no object '{}' of costs", which));
   const nlohmann::json& found = file[std::string(which)];
@@ -47,14 +48,13 @@ Result<HostCosts> parseCosts(std::string_view text) {
   constexpr std::string_view kEnd = ":encrypted";
   const bool isEncrypted = text.ends_with(kEnd);
   const std::string path(text.substr(0, text.size() - (isEncrypted ? kEnd.size() : 0)));
-  std::ifstream file(path);
-  if (!file) {
+  if (!std::ifstream(path)) {
     return Status(Code::kInvalidArgument,
                   fmt::format("--cpu is '{}'; give plain, encrypted, free, or a file that "
                               "tools/sim/calibrate_hosts.py has written",
                               text));
   }
-  const std::string json{std::istreambuf_iterator<char>(file), {}};
+  SLUICE_ASSIGN_OR_RETURN(const std::string json, base::readFile("file of costs", path));
   auto costs = readCosts(json, isEncrypted ? kEncrypted : kPlain);
   if (!costs.isOk()) return costs.status().withContext(path);
   return costs;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/file.h>
+#include <sluice/base/json.h>
 
 namespace sluice::sim {
 namespace {
@@ -16,7 +17,7 @@ Status wrong(std::string_view what) {
 
 Result<Rate> parseLinkRate(const std::string& key, const Json& value) {
   if (!value.is_string())
-    return wrong(fmt::format("{} is {}; write a rate, as \"10gbit\"", key, value.dump()));
+    return wrong(fmt::format("{} is {}; write a rate, as \"10gbit\"", key, base::shortText(value)));
   auto rate = base::parseRate(value.get<std::string>());
   if (!rate.isOk()) return rate.status().withContext(key);
   if (rate->bitsPerSecond == 0) return wrong(fmt::format("{} must be above 0", key));
@@ -61,7 +62,8 @@ Result<Topology> parseRoot(const Json& root) {
   for (const auto& [key, value] : root.items()) {
     if (key == "hosts_per_rack") {
       if (!value.is_number_integer() || value < 1 || value > 1'000'000)
-        return wrong(fmt::format("hosts_per_rack is {}; give a number from 1 on", value.dump()));
+        return wrong(
+            fmt::format("hosts_per_rack is {}; give a number from 1 on", base::shortText(value)));
       topology.hostsPerRack = value.get<uint32_t>();
     } else if (key == "uplink") {
       SLUICE_ASSIGN_OR_RETURN(topology.uplink, parseLinkRate(key, value));
@@ -82,10 +84,10 @@ Result<Topology> parseRoot(const Json& root) {
 }  // namespace
 
 Result<Topology> parseTopologyJson(std::string_view json, const std::string& origin) {
-  const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return wrong(fmt::format("{} is not JSON", origin));
-  auto topology = parseRoot(root);
-  if (!topology.isOk()) return topology.status().withContext(origin);
+  const auto root = base::parseJson(json);
+  if (!root.isOk()) return root.status().withContext(origin);
+  auto topology = parseRoot(*root);
+  if (!topology.isOk()) return base::inOneLine(topology.status()).withContext(origin);
   topology->file = origin;
   return topology;
 }

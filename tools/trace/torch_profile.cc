@@ -10,22 +10,26 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/json.h>
+
 namespace sluice::trace {
 namespace {
 
 using nlohmann::json;
-using ParseEvent = json::parse_event_t;
 
 // Viewers show about this much, and a file is read in parts, so only time limits it here.
 constexpr uintmax_t kMostFileBytes = uintmax_t{1} << 30;
-// An event is held in memory as a whole. Those of the profiler have some dozen values.
-constexpr size_t kMostValues = 1'000'000;
-constexpr int kDeepest = 64;
 // 2096: sums and differences of earlier times fit into 64 bits.
 constexpr double kLatestNanoseconds = 4e18;
 
 // The file is no profile; the text says why.
 class NoProfile final : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The file ends in the middle, or is not JSON; the text says where.
+class BrokenText final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -64,61 +68,26 @@ bool isShown(const json& event, uint64_t number) {
          std::string_view("XBEiIbnestfC").find(phase) != std::string_view::npos;
 }
 
-// Reads a file event by event, so that a large one needs little memory.
-class ProfileReader final {
- public:
-  using TakeJson = std::function<void(json& event, uint64_t number)>;
-  explicit ProfileReader(TakeJson take) : take_(std::move(take)) {}
+using TakeJson = std::function<void(json& event, uint64_t number)>;
 
-  // Returns what stands beside the events. Throws what json::parse() throws, or NoProfile.
-  json read(std::istream& file) {
-    json document = json::parse(file, [this](int depth, ParseEvent what, json& parsed) {
-      return isKept(depth, what, parsed);
-    });
-    if (!hasEvents_) throw NoProfile("it has no list 'traceEvents'");
-    return document;
-  }
-
- private:
-  bool isKept(int depth, ParseEvent what, json& parsed) {
-    if (depth == 0) {
-      if (what != ParseEvent::object_start && what != ParseEvent::object_end)
-        throw NoProfile("it is not a JSON object");
-      return true;
-    }
-    if (depth > kDeepest) throw NoProfile("its values lie too deep in others");
-    if (depth == 1) {
-      values_ = 0;
-      if (what == ParseEvent::key) {
-        key_ = parsed.get<std::string>();
-        isWanted_ =
-            key_ == "traceEvents" || key_ == "baseTimeNanoseconds" || key_ == "distributedInfo";
-        return isWanted_;
-      }
-      if (key_ == "traceEvents") {
-        if (what != ParseEvent::array_start && what != ParseEvent::array_end)
-          throw NoProfile("its 'traceEvents' must be a list");
-        hasEvents_ = true;
-      }
-      return true;
-    }
-    if (!isWanted_) return false;
-    if (++values_ > kMostValues) throw NoProfile("one of its parts has too many values");
-    if (depth > 2 || key_ != "traceEvents") return true;
-    if (what == ParseEvent::object_start) return true;
-    if (what != ParseEvent::object_end) throw NoProfile("one of its events is not a JSON object");
-    values_ = 0;
-    take_(parsed, number_++);
-    return false;  // the event has been taken
-  }
-
-  const TakeJson take_;
-  std::string key_;  // of the outermost object
-  uint64_t number_ = 0;
-  bool isWanted_ = false;
-  size_t values_ = 0;  // of this event, or of this part beside the events
-  bool hasEvents_ = false;
-};
+// Reads a file event by event, so that a large one needs little memory: one event is held as a
+// whole, and those of the profiler have some dozen values. Returns what stands beside the events.
+// Throws NoProfile, or BrokenText.
+json readProfile(std::istream& file, const TakeJson& take) {
+  auto beside =
+      base::readJsonParts(file, {.list = "traceEvents",
+                                 .kept = {"baseTimeNanoseconds", "distributedInfo"},
+                                 .take = [&](json& event, uint64_t number, const json&) -> Status {
+                                   if (!event.is_object())
+                                     throw NoProfile("one of its events is not a JSON object");
+                                   take(event, number);
+                                   return base::ok();
+                                 }});
+  if (beside.isOk()) return *std::move(beside);
+  const std::string& why = beside.status().message();
+  if (why.starts_with(base::kNotJson)) throw BrokenText(why);
+  throw NoProfile(why);
+}
 
 // Returns true for a file of gzip, by its first bytes.
 bool isCompressed(std::istream& file) {
@@ -149,13 +118,13 @@ Status withFile(const std::string& path, const std::function<void(std::istream&)
   try {
     work(file);
     return base::ok();
-  } catch (const json::parse_error& broken) {
+  } catch (const BrokenText& broken) {
     if (file.eof())
       return {Code::kInvalidArgument, path + " ends in the middle; export the profile again"};
     return {Code::kInvalidArgument,
-            fmt::format("{} is not JSON at byte {}; if that is a name with quotes, choose another "
-                        "name and profile again",
-                        path, broken.byte)};
+            fmt::format("{}: {}; if that is a name with quotes, choose another name and profile "
+                        "again",
+                        path, broken.what())};
   } catch (const NoProfile& other) {
     return {Code::kInvalidArgument,
             fmt::format("{} is not a trace of torch.profiler: {}; give a file that "
@@ -266,7 +235,7 @@ Result<TorchProfile> readTorchProfile(const std::string& path) {
   SLUICE_RETURN_IF_ERROR(withFile(path, [&](std::istream& file) {
     Survey survey;
     const json document =
-        ProfileReader([&](json& event, uint64_t number) { survey.take(event, number); }).read(file);
+        readProfile(file, [&](json& event, uint64_t number) { survey.take(event, number); });
     profile = survey.finish(document);
   }));
   profile.path = path;
@@ -276,9 +245,9 @@ Result<TorchProfile> readTorchProfile(const std::string& path) {
 Status forEachEvent(const TorchProfile& profile,
                     const std::function<void(const TorchEvent&)>& take) {
   return withFile(profile.path, [&](std::istream& file) {
-    ProfileReader([&](json& event, uint64_t number) {
+    readProfile(file, [&](json& event, uint64_t number) {
       if (isShown(event, number)) take(torchEventOf(event, profile, number));
-    }).read(file);
+    });
   });
 }
 

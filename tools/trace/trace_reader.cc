@@ -7,11 +7,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/json.h>
+#include <sluice/base/text.h>
 #include <sluice/observe/trace/trace_file.h>
 
 namespace sluice::trace {
@@ -19,8 +22,19 @@ namespace {
 
 using nlohmann::json;
 
+// A trace with the default number of events has some 0.4 GB for each rank in it.
+constexpr uintmax_t kMostBytes = uintmax_t{16} << 30;
+constexpr size_t kLongestReason = 200;
+
+// Sums and differences of such times fit into 64 bits: 73 years.
+constexpr int64_t kLongestTime = int64_t{1} << 61;
+
 Duration durationAt(const json& object, const char* key) {
-  return Duration(object.at(key).get<Duration::rep>());
+  const json& value = object.at(key);
+  const bool isPossible =
+      value.is_number_integer() && value <= kLongestTime && value >= -kLongestTime;
+  if (!isPossible) throw std::out_of_range(fmt::format("'{}' is not a possible time", key));
+  return Duration(value.get<Duration::rep>());
 }
 
 RankTrace rankFrom(const json& described, const json& other) {
@@ -87,7 +101,10 @@ class Reader final {
     open_.erase(found);
   }
   TimePoint time(const json& event) const {
-    return origin_ + Duration(std::llround(event.at("ts").get<double>() * 1000));
+    const double nanoseconds = event.at("ts").get<double>() * 1000;
+    if (!(std::abs(nanoseconds) <= static_cast<double>(kLongestTime)))
+      throw std::out_of_range("an event has a time that is not possible");
+    return origin_ + Duration(std::llround(nanoseconds));
   }
 
   const TimePoint origin_;
@@ -98,24 +115,47 @@ class Reader final {
 }  // namespace
 
 Result<std::vector<RankTrace>> readTraces(const std::string& path) {
-  std::ifstream file(path);
+  std::error_code unknown;
+  if (const auto size = std::filesystem::file_size(path, unknown); !unknown && size > kMostBytes)
+    return Status(Code::kInvalidArgument,
+                  path + " has more than 16 GiB; trace fewer steps, or fewer ranks in a file");
+  std::ifstream file(path, std::ios::binary);
   if (!file) return base::fromErrno("cannot read " + path);
+  const auto wrong = [&](std::string_view why) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: this is not a trace of sluice: {}", path,
+                              base::printable(why.substr(0, kLongestReason))));
+  };
   try {
-    const json document = json::parse(file);
-    const json& other = document.at("otherData");
-    if (other.at("sluice_trace") != kFileVersion)
-      return Status(
-          Code::kInvalidArgument,
-          path +
-              ": this trace was written by another version of sluice; read it with that version");
     std::vector<RankTrace> traces;
-    for (const auto& described : other.at("ranks")) traces.push_back(rankFrom(described, other));
-    Reader reader(traces, TimePoint(durationAt(other, "clock_origin_ns")));
-    for (const auto& event : document.at("traceEvents")) reader.take(event);
+    std::optional<Reader> reader;
+    const auto begin = [&](const json& document) -> Status {
+      const json& other = document.at("otherData");
+      if (other.at("sluice_trace") != kFileVersion)
+        return {Code::kInvalidArgument,
+                path +
+                    ": this trace was written by another version of sluice; read it with that "
+                    "version"};
+      for (const auto& described : other.at("ranks")) traces.push_back(rankFrom(described, other));
+      reader.emplace(traces, TimePoint(durationAt(other, "clock_origin_ns")));
+      return base::ok();
+    };
+    // Event by event, so that memory holds what a trace keeps of them and not their text.
+    Status fault;
+    const auto rest = base::readJsonParts(
+        file, {.list = "traceEvents",
+               .kept = {"otherData"},
+               .take = [&](json& event, uint64_t, const json& before) -> Status {
+                 if (!reader) fault = begin(before);
+                 if (fault.isOk()) reader->take(event);
+                 return fault;
+               }});
+    if (!fault.isOk()) return fault;
+    if (!rest.isOk()) return wrong(rest.status().message());
+    if (!reader) SLUICE_RETURN_IF_ERROR(begin(*rest));
     return traces;
   } catch (const std::exception& error) {  // nlohmann's, and those of at()
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: this is not a trace of sluice: {}", path, error.what()));
+    return wrong(error.what());
   }
 }
 

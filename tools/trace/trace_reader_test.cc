@@ -206,7 +206,11 @@ TEST_F(TraceReaderTest, WhatIsNoTraceIsRefusedInOneLine) {
         replaced("\"sluice_trace\":1", "\"sluice_trace\":2"),
         replaced("\"layer\":0", "\"layer\":9"),
         replaced("\"name\":\"queued\",\"pid\":0", "\"name\":\"queued\",\"pid\":5"),
-        replaced("\"step\":0", "\"step\":\"x\"")}) {
+        replaced("\"step\":0", "\"step\":\"x\""), replaced("\"ts\":", "\"ts\":1e300,\"x\":"),
+        replaced("\"clock_origin_ns\":", "\"clock_origin_ns\":9223372036854775807,\"x\":"),
+        std::string(1'000'000, '['), "{\"otherData\":" + std::string(1'000'000, '['),
+        replaced("\"args\":{",
+                 "\"args\":{\"x\":" + std::string(100, '[') + std::string(100, ']') + ",")}) {
     const std::string path = (folder_ / "x.json").string();
     std::ofstream(path) << text;
     const Status status = readTraces(path).status();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/file.h>
+#include <sluice/base/json.h>
 #include <sluice/data/timing/built_in_profiles.h>
 
 namespace sluice::timing {
@@ -60,7 +61,7 @@ Result<ProfileTensor> parseTensor(const Json& object) {
 }
 
 Result<Profile> parse(std::string_view text) {
-  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  SLUICE_ASSIGN_OR_RETURN(const Json root, base::parseJson(text));
   if (!root.is_object()) return unusable("it must be a JSON object");
   Profile profile;
   SLUICE_ASSIGN_OR_RETURN(profile.model, textField(root, "model"));
@@ -115,7 +116,7 @@ std::string Profile::toString() const {
 
 Result<Profile> parseProfile(std::string_view json, std::string_view origin) {
   auto profile = parse(json);
-  if (!profile.isOk()) return profile.status().withContext(origin);
+  if (!profile.isOk()) return base::inOneLine(profile.status()).withContext(origin);
   return profile;
 }
 

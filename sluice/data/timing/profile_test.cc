@@ -78,7 +78,8 @@ TEST(Profile, ShrinkingDividesSizesAndLeavesTimes) {
 TEST(Profile, MistakesAreNamedInOneLine) {
   const std::string head = R"({"model": "m", "note": "n", "tensors": [)";
   const std::pair<std::string, std::string> cases[] = {
-      {"", "f: it must be a JSON object"},
+      {"", "f: it is not JSON at byte 1"},
+      {std::string(1'000'000, '['), "f: it has more than 64 levels of lists and objects"},
       {"[1]", "f: it must be a JSON object"},
       {"{}", "f: 'model' must be a text"},
       {R"({"model": 3})", "f: 'model' must be a text"},

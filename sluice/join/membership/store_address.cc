@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/net/address.h>
+#include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 
@@ -45,6 +46,8 @@ std::string EtcdAddress::toString() const {
 }
 
 Result<EtcdAddress> parseEtcdAddress(std::string_view text) {
+  if (text.find('@') != std::string_view::npos)
+    return Status(Code::kInvalidArgument, std::string(base::kNoUserInAddress));
   const Status wrong(
       Code::kInvalidArgument,
       fmt::format("'{}' names no etcd servers; write etcd://a,b:2379,c, or etcds://a,b,c for TLS",

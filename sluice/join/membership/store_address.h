@@ -21,7 +21,8 @@ struct EtcdAddress {
   friend bool operator==(const EtcdAddress&, const EtcdAddress&) = default;
 };
 
-// Takes "etcd://a,b:2379,[::1]:4000", or etcds:// for TLS. A server without a port has kEtcdPort.
+// Takes "etcd://a,b:2379,[::1]:4000", or etcds:// for TLS. A server without a port has kEtcdPort. An
+// address with a '@' is refused, and no error repeats it: it may hold a password.
 Result<EtcdAddress> parseEtcdAddress(std::string_view text);
 
 }  // namespace sluice::membership

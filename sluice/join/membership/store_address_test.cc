@@ -23,5 +23,15 @@ TEST(StoreAddress, AnythingElseIsRefused) {
     EXPECT_EQ(parseEtcdAddress(text).status().code(), Code::kInvalidArgument) << text;
 }
 
+TEST(StoreAddress, AUserInItIsRefusedAndNotRepeated) {
+  for (const std::string text :
+       {"etcd://root:hunter2@a", "etcds://a,root:hunter2@b:1", "hunter2@"}) {
+    const Status status = parseEtcdAddress(text).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), testing::Not(testing::HasSubstr("hunter2")));
+    EXPECT_THAT(status.message(), testing::HasSubstr("members-password-file"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice::membership

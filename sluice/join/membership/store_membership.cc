@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kReadAtOnce = 8;
 // A stranger could fill the store with members; more than two for each seat are not asked for.
 constexpr size_t kMostAnnounced = 2 * kMostMembers;
+constexpr size_t kMembersAtOnce = 256;
 // Each forged entry is warned of once, up to this number: a stranger must not fill the log either.
 constexpr size_t kMostWarned = 100;
 // Older epochs are removed from the store.
@@ -103,23 +104,23 @@ void StoreMembership::withdraw(Duration patience, Done done) {
 
 void StoreMembership::announced(Duration patience, GotMembers got) {
   SLUICE_DCHECK(loop_.inLoop());
-  store_->list(space_.members(), kMostAnnounced, loop_.now() + patience,
-               [this, got = std::move(got)](const Result<Listing>& listing) {
-                 if (!listing.isOk()) return got(listing.status());
-                 std::vector<Member> members;
-                 for (const Entry& entry : listing->entries) {
-                   auto member = space_.openMember(entry);
-                   // A record that cannot be opened is a stranger's or damaged. It must not
-                   // hide the others.
-                   if (member.isOk()) {
-                     members.push_back(*std::move(member));
-                   } else {
-                     warnOf(entry, member.status());
-                   }
-                 }
-                 std::ranges::sort(members, {}, &Member::id);
-                 got(std::move(members));
-               });
+  const auto members = std::make_shared<std::vector<Member>>();
+  readPages(std::make_shared<Pages>(
+      space_.members(), kMostAnnounced, kMembersAtOnce, loop_.now() + patience,
+      [this, members](const Entry& entry) {
+        auto member = space_.openMember(entry);
+        // A record that cannot be opened is a stranger's or damaged. It must not hide the others.
+        if (member.isOk()) {
+          members->push_back(*std::move(member));
+        } else {
+          warnOf(entry, member.status());
+        }
+      },
+      [members, got = std::move(got)](const Status& status) {
+        if (!status.isOk()) return got(status);
+        std::ranges::sort(*members, {}, &Member::id);
+        got(std::move(*members));
+      }));
 }
 
 // ---- Proposals ----
@@ -281,21 +282,39 @@ void StoreMembership::latest(Duration patience, GotEpoch got) {
 
 void StoreMembership::history(size_t most, Duration patience, GotHistory got) {
   SLUICE_DCHECK(loop_.inLoop());
-  store_->list(space_.epochs(), std::clamp<size_t>(most, 1, kEpochsKept), loop_.now() + patience,
-               [this, got = std::move(got)](const Result<Listing>& listing) {
-                 if (!listing.isOk()) return got(listing.status());
-                 std::vector<EpochRecord> records;
-                 for (const Entry& entry : listing->entries) {
-                   auto record = open(entry);
-                   if (record.isOk()) {
-                     records.push_back(*std::move(record));
-                   } else {
-                     warnOf(entry, record.status());
-                   }
-                 }
-                 std::ranges::reverse(records);
-                 got(std::move(records));
-               });
+  const auto records = std::make_shared<std::vector<EpochRecord>>();
+  readPages(std::make_shared<Pages>(
+      space_.epochs(), std::clamp<size_t>(most, 1, kEpochsKept), kReadAtOnce,
+      loop_.now() + patience,
+      [this, records](const Entry& entry) {
+        auto record = open(entry);
+        if (record.isOk()) {
+          records->push_back(*std::move(record));
+        } else {
+          warnOf(entry, record.status());
+        }
+      },
+      [records, got = std::move(got)](const Status& status) {
+        if (!status.isOk()) return got(status);
+        std::ranges::reverse(*records);
+        got(std::move(*records));
+      }));
+}
+
+void StoreMembership::readPages(const std::shared_ptr<Pages>& pages) {
+  store_->list(
+      pages->left, std::min(pages->most, pages->atOnce), pages->deadline,
+      [this, pages](const Result<Listing>& listing) {
+        if (!listing.isOk()) return pages->done(listing.status());
+        const std::vector<Entry>& entries = listing->entries;
+        for (const Entry& entry : entries) pages->take(entry);
+        pages->most -= std::min(pages->most, entries.size());
+        // A store that answers with keys it was not asked for would be asked for ever.
+        if (entries.empty() || pages->most == 0 || !pages->left.contains(entries.back().key))
+          return pages->done(base::ok());
+        pages->left.end = entries.back().key;
+        readPages(pages);
+      });
 }
 
 // ---- Watching ----

@@ -62,6 +62,17 @@ class StoreMembership final : public Membership {
     GotEpoch got;
   };
 
+  // Entries that are read a few at a time, since an answer of a store has a limit.
+  struct Pages {
+    KeyRange left;  // of what was not read yet
+    size_t most;
+    size_t atOnce;
+    TimePoint deadline;
+    std::function<void(const Entry&)> take;  // the highest keys first
+    Done done;
+  };
+
+  void readPages(const std::shared_ptr<Pages>& pages);
   void propose(const std::shared_ptr<Proposal>& proposal);
   void judge(const std::shared_ptr<Proposal>& proposal, const Listing& there);
   void removeForged(const std::shared_ptr<Proposal>& proposal, std::vector<Entry> forged);

@@ -39,7 +39,7 @@ std::string FabricTask::toText() const {
 Result<FabricTask> parseFabricTask(std::string_view text) {
   FabricTask task;
   try {
-    const Json json = Json::parse(text);
+    SLUICE_ASSIGN_OR_RETURN(const Json json, base::parseJson(text));
     const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(),
                                           [](FabricCase known) { return name(known); });
     if (found == kCases.end()) {

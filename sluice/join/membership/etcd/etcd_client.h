@@ -1,5 +1,7 @@
 // Requests to a cluster of etcd servers over the JSON gateway. A request that a server does not
-// answer goes to the next one, until its deadline, so it may be done twice. Belongs to its loop.
+// answer goes to the next one, until its deadline, so it may be done twice. With a user, a request
+// waits until there is a token, and goes again with a new one if the servers refuse it. Belongs to
+// its loop.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +26,8 @@ namespace sluice::membership {
 struct EtcdOptions {
   EtcdAddress address;
   TlsFiles files;
+  std::string user = {};  // empty: requests carry no token
+  std::string password = {};
   // A server holds a request for 7 s if it loses its leader meanwhile, while the others serve again
   // after one. So a request goes to the next server after this time.
   Duration attempt = std::chrono::seconds(1);
@@ -65,11 +69,25 @@ class EtcdClient final {
   EtcdClient& operator=(const EtcdClient&) = delete;
 
   // Posts `body` to "/v3/..." and answers with the JSON object of the answer, or with the Status that
-  // says why there is none. `got` runs on the loop exactly once, never inside the call.
-  void call(std::string_view path, std::string body, TimePoint deadline, Got got);
+  // says why there is none. `got` runs on the loop exactly once, never inside the call. An answer that
+  // is too large is asked of the other servers, or ends the call with kDataLoss.
+  enum class IfTooLarge { kAskOthers, kEnd };
+  void call(std::string_view path, std::string body, TimePoint deadline, Got got,
+            IfTooLarge ifTooLarge = IfTooLarge::kAskOthers);
 
   // Receives the store's revision with each answer.
   void onRevision(std::function<void(uint64_t)> seen) { onRevision_ = std::move(seen); }
+
+  // Runs whenever there is a new token.
+  void onToken(std::function<void()> got) { onToken_ = std::move(got); }
+  // What requests that do not go by call() need in their header; empty without a user, and while there
+  // is none.
+  const std::string& token() const { return token_; }
+  bool lacksToken() const { return !options_.user.empty() && token_.empty(); }
+  // Asks for a token, unless that is under way; after a pause if the last login was refused.
+  void logIn();
+  // A server refuses this token. Does nothing if there is a newer one.
+  void dropToken(const std::string& token);
 
   // The address of a path at server `server`, counted modulo the number of servers.
   std::string urlOf(size_t server, std::string_view path) const;
@@ -87,6 +105,11 @@ class EtcdClient final {
     size_t server = 0;
     size_t failures = 0;
     Pauses pauses;
+    IfTooLarge ifTooLarge = IfTooLarge::kAskOthers;
+    bool isLogin = false;
+    bool isWaiting = false;   // for a token
+    bool hasRenewed = false;  // asked for a new token once
+    std::string token = {};   // that the request carries
     std::string answer = {};
     std::string fault = "the first request is under way";
     std::optional<HttpRequestId> request = {};
@@ -94,8 +117,12 @@ class EtcdClient final {
     TimerId end{};
   };
 
+  uint64_t begin(Call call, TimePoint deadline);
   void attempt(uint64_t id);
   void answered(uint64_t id, const HttpAnswer& answer);
+  void refused(uint64_t id, int64_t code, std::string_view message);
+  void tokenRefused(uint64_t id, std::string_view message);
+  void loggedIn(const Result<nlohmann::json>& answer);
   void failed(uint64_t id, std::string_view fault);
   void endCall(uint64_t id, const Result<nlohmann::json>& result);
   void setHealth(const Status& health);
@@ -110,6 +137,12 @@ class EtcdClient final {
   Status health_;
   std::function<void(const Status&)> onHealth_;
   std::function<void(uint64_t)> onRevision_;
+  std::string token_;
+  bool isLoggingIn_ = false;
+  Pauses loginPauses_;
+  Duration loginPause_{0};  // before the next login
+  std::optional<TimerId> loginTimer_;
+  std::function<void()> onToken_;
 };
 
 }  // namespace sluice::membership

@@ -1,7 +1,9 @@
 #include <sluice/join/membership/etcd/etcd_json.h>
 
+#include <algorithm>
 #include <charconv>
 
+#include <sluice/base/json.h>
 #include <sluice/base/text.h>
 #include <sluice/join/membership/etcd/base64.h>
 
@@ -11,6 +13,11 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLongestEtcdMessage = 256;
+constexpr size_t kLongestToken = 8192;
+// A listing shows some hundred entries, each an object of seven values.
+constexpr size_t kMostAnswerValues = 10'000;
+// One for each change of the members since the watch was cut.
+constexpr size_t kMostEvents = 1000;
 
 Status malformedAnswer() {
   return {Code::kDataLoss, "the answer of an etcd server is malformed; is it an etcd server?"};
@@ -73,10 +80,16 @@ std::string readText(const json& object, const char* name) {
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
+std::optional<std::string> readBytes(const json& object, const char* name) {
+  const json* value = find(object, name);
+  if (value == nullptr || !value->is_string()) return std::string();
+  return fromBase64(value->get_ref<const std::string&>());
+}
+
 std::optional<Entry> readEntry(const json& kv) {
   if (!kv.is_object()) return std::nullopt;
-  auto key = fromBase64(readText(kv, "key"));
-  auto value = fromBase64(readText(kv, "value"));
+  auto key = readBytes(kv, "key");
+  auto value = readBytes(kv, "value");
   const auto revision = readNumber(kv, "mod_revision");
   const auto created = readNumber(kv, "create_revision");
   if (!key || !value || !revision || !created || *revision < 0 || *created < 0) return std::nullopt;
@@ -84,11 +97,11 @@ std::optional<Entry> readEntry(const json& kv) {
                static_cast<uint64_t>(*created)};
 }
 
-Result<std::vector<Entry>> readEntries(const json& object) {
+Result<std::vector<Entry>> readEntries(const json& object, size_t most) {
   std::vector<Entry> entries;
   const json* kvs = find(object, "kvs");
   if (kvs == nullptr) return entries;
-  if (!kvs->is_array()) return malformedAnswer();
+  if (!kvs->is_array() || kvs->size() > most) return malformedAnswer();
   for (const json& kv : *kvs) {
     auto entry = readEntry(kv);
     if (!entry) return malformedAnswer();
@@ -162,11 +175,19 @@ std::string watchRequest(const KeyRange& range, uint64_t startRevision) {
   return json{{"create_request", create}}.dump();
 }
 
+std::string loginRequest(const std::string& user, const std::string& password) {
+  // A password may have bytes that are no UTF-8. etcd would get others, and refuse them.
+  return json{{"name", user}, {"password", password}}.dump(-1, ' ', false,
+                                                           json::error_handler_t::replace);
+}
+
 // ---- Answers ----
 
 Result<json> parseAnswer(std::string_view text) {
-  json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!answer.is_object()) return malformedAnswer();
+  auto answer =
+      base::parseJson(text, {.mostBytes = kLargestEtcdAnswer, .mostValues = kMostAnswerValues});
+  if (!answer.isOk()) return Status(Code::kDataLoss, answer.status().message());
+  if (!answer->is_object()) return malformedAnswer();
   return answer;
 }
 
@@ -183,6 +204,23 @@ std::optional<EtcdError> readError(const json& answer) {
   if (read.message.empty() && error->is_string()) read.message = error->get<std::string>();
   read.message = base::printable(std::string_view(read.message).substr(0, kLongestEtcdMessage));
   return read;
+}
+
+bool EtcdError::isAboutToken() const {
+  // A token has ended, or its server has started anew and forgotten it; the users were changed since
+  // it was given; or there was no token.
+  constexpr int64_t kUnauthenticated = 16;
+  return code == kUnauthenticated || message.find("invalid auth token") != std::string::npos ||
+         message.find("revision of auth store is old") != std::string::npos ||
+         message.find("user name is empty") != std::string::npos;
+}
+
+Result<std::string> readToken(const json& answer) {
+  std::string token = readText(answer, "token");
+  // Whoever answers must not be able to add lines to the header of a request.
+  const bool isWord = std::ranges::all_of(token, [](char c) { return c > ' ' && c < '\x7f'; });
+  if (token.empty() || token.size() > kLongestToken || !isWord) return malformedAnswer();
+  return token;
 }
 
 uint64_t readRevision(const json& answer) {
@@ -204,13 +242,13 @@ Result<Appended> readAppended(const json& answer) {
     return malformedAnswer();
   const json* range = find(responses->front(), "response_range");
   if (range == nullptr) return malformedAnswer();
-  SLUICE_ASSIGN_OR_RETURN(appended.there.entries, readEntries(*range));
+  SLUICE_ASSIGN_OR_RETURN(appended.there.entries, readEntries(*range, kEntriesShown));
   return appended;
 }
 
-Result<Listing> readListing(const json& answer) {
+Result<Listing> readListing(const json& answer, size_t most) {
   Listing listing{.entries = {}, .revision = readRevision(answer)};
-  SLUICE_ASSIGN_OR_RETURN(listing.entries, readEntries(answer));
+  SLUICE_ASSIGN_OR_RETURN(listing.entries, readEntries(answer, most));
   return listing;
 }
 
@@ -233,6 +271,7 @@ Result<WatchLine> readWatchLine(std::string_view text) {
   WatchLine line;
   if (const auto error = readError(answer)) {
     line.ended = error->message.empty() ? "the server has ended the watch" : error->message;
+    line.mayNeedToken = error->isAboutToken();
     return line;
   }
   const json* result = find(answer, "result");
@@ -247,11 +286,14 @@ Result<WatchLine> readWatchLine(std::string_view text) {
     line.ended = reason.empty()
                      ? "the server has cancelled the watch"
                      : base::printable(std::string_view(reason).substr(0, kLongestEtcdMessage));
+    // etcd 3.4 says of a token that has ended only that the permission is denied.
+    line.mayNeedToken = EtcdError{.message = line.ended}.isAboutToken() ||
+                        line.ended.find("permission denied") != std::string::npos;
     return line;
   }
   const json* events = find(*result, "events");
   if (events == nullptr) return line;
-  if (!events->is_array()) return malformedAnswer();
+  if (!events->is_array() || events->size() > kMostEvents) return malformedAnswer();
   for (const json& event : *events) {
     // Removed keys are of no interest: a member that is gone is noticed by listing. The type of
     // a put is 0 in etcd's enumeration, so its name is absent as well.

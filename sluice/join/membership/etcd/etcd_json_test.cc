@@ -28,7 +28,7 @@ TEST(EtcdJson, ZeroValuesAreAbsent) {
   EXPECT_FALSE(appended->done);
   EXPECT_TRUE(appended->there.entries.empty());
   EXPECT_EQ(appended->there.revision, 7U);
-  EXPECT_TRUE(readListing(json::parse(R"({"header":{"revision":"7"}})"))->entries.empty());
+  EXPECT_TRUE(readListing(json::parse(R"({"header":{"revision":"7"}})"), 1)->entries.empty());
   EXPECT_FALSE(*readKeptLease(json::parse(R"({"result":{"ID":"5"}})")));
   EXPECT_TRUE(*readKeptLease(json::parse(R"({"result":{"ID":"5","TTL":"9"}})")));
 }
@@ -85,6 +85,49 @@ TEST(EtcdJson, AnyOtherAnswerIsRefused) {
   EXPECT_FALSE(readKeptLease(json::parse(R"({"result":{"TTL":{}}})")).isOk());
 }
 
+std::string repeatedJson(const std::string& text, size_t times) {
+  std::string all = "[" + text;
+  for (size_t i = 1; i < times; ++i) all += "," + text;
+  return all + "]";
+}
+
+TEST(EtcdJson, AnAnswerHasLimits) {
+  const auto why = [](const std::string& text) { return parseAnswer(text).status().message(); };
+  EXPECT_EQ(why(R"({"a":")" + std::string(kLargestEtcdAnswer, 'x') + "\"}"),
+            "it has more than 1048576 bytes");
+  EXPECT_EQ(why(R"({"a":)" + std::string(100, '[')),
+            "it has more than 64 levels of lists and objects");
+  EXPECT_EQ(why(R"({"a":)" + repeatedJson("0", 10'000) + "}"), "it has more than 10000 values");
+  const std::string entry = R"({"key":"YQ==","mod_revision":"5"})";
+  const auto three = json::parse(R"({"kvs":)" + repeatedJson(entry, 3) + "}");
+  EXPECT_EQ(readListing(three, 3)->entries.size(), 3U);
+  EXPECT_FALSE(readListing(three, 2).isOk());
+  EXPECT_FALSE(readWatchLine(R"({"result":{"events":)" +
+                             repeatedJson(R"({"kv":)" + entry + "}", 1001) + "}}")
+                   .isOk());
+}
+
+TEST(EtcdJson, ATokenIsOneWord) {
+  EXPECT_EQ(readToken(json::parse(R"({"token":"aB.17"})")).value(), "aB.17");
+  for (const std::string text : {R"({})", R"({"token":""})", R"({"token":7})", R"({"token":"a b"})",
+                                 R"({"token":"a\r\nX-Other: b"})", R"({"token":"\u00e4"})"})
+    EXPECT_EQ(readToken(json::parse(text)).status().code(), Code::kDataLoss) << text;
+  EXPECT_FALSE(readToken(json{{"token", std::string(8193, 'a')}}).isOk());
+}
+
+TEST(EtcdJson, ErrorsThatANewTokenHelpsAgainstAreKnown) {
+  EXPECT_TRUE((EtcdError{16, "anything"}.isAboutToken()));
+  EXPECT_TRUE((EtcdError{3, "etcdserver: revision of auth store is old"}.isAboutToken()));
+  EXPECT_TRUE((EtcdError{3, "etcdserver: user name is empty"}.isAboutToken()));
+  EXPECT_FALSE((EtcdError{7, "etcdserver: permission denied"}.isAboutToken()));
+  const std::string denied =
+      R"({"result":{"created":true,"canceled":true,"cancel_reason":"etcdserver: permission denied"}})";
+  EXPECT_TRUE(readWatchLine(denied)->mayNeedToken);
+  EXPECT_FALSE(readWatchLine(R"({"result":{"canceled":true}})")->mayNeedToken);
+  EXPECT_TRUE(
+      readWatchLine(R"({"error":{"grpc_code":16,"message":"invalid auth token"}})")->mayNeedToken);
+}
+
 TEST(EtcdJson, ARequestHasWhatEtcdExpects) {
   const KeyRange range{"a", "b"};
   const auto append = json::parse(appendRequest({.key = "k",
@@ -97,6 +140,7 @@ TEST(EtcdJson, ARequestHasWhatEtcdExpects) {
   EXPECT_EQ(append["compare"][0]["range_end"], "Yg==");
   EXPECT_EQ(append["compare"][1]["create_revision"], "7");
   EXPECT_EQ(append["success"][0]["request_put"]["value"], "dg==");
+  EXPECT_EQ(json::parse(loginRequest("a", "b")), json({{"name", "a"}, {"password", "b"}}));
   const auto watch = json::parse(watchRequest(range, 0));
   EXPECT_FALSE(watch["create_request"].contains("start_revision"));
   EXPECT_EQ(json::parse(watchRequest(range, 5))["create_request"]["start_revision"], "5");

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::string_view kRangePath = "/v3/kv/range";
 constexpr std::string_view kTransactionPath = "/v3/kv/txn";
+// Some may be a stranger's.
+constexpr size_t kLookedAtInGap = 8;
 
 // Makes a callback for JSON from one for what `read` finds in it.
 template <typename T>
@@ -28,6 +30,9 @@ EtcdKeyValues::EtcdKeyValues(net::EpollLoop& loop, const EtcdOptions& options)
   // So a restored backup is noticed by whatever call comes next, without a request of its own.
   client_.onRevision([this](uint64_t revision) {
     if (watch_) watch_->storeIsAt(revision);
+  });
+  client_.onToken([this] {
+    if (watch_) watch_->retryNow();
   });
 }
 
@@ -51,8 +56,16 @@ void EtcdKeyValues::append(const Append& append, TimePoint deadline, Got<Appende
 }
 
 void EtcdKeyValues::list(const KeyRange& range, size_t most, TimePoint deadline, Got<Listing> got) {
-  client_.call(kRangePath, listRequest(range, most), deadline,
-               reading<Listing>(&readListing, std::move(got)));
+  client_.call(
+      kRangePath, listRequest(range, most), deadline,
+      [this, range, most, deadline, got = std::move(got)](const Result<nlohmann::json>& answer) {
+        // The records of a large job: fewer of them fit.
+        if (answer.status().code() == Code::kDataLoss && most > 1)
+          return list(range, most / 2, deadline, got);
+        if (!answer.isOk()) return got(answer.status());
+        got(readListing(*answer, most));
+      },
+      most > 1 ? EtcdClient::IfTooLarge::kEnd : EtcdClient::IfTooLarge::kAskOthers);
 }
 
 void EtcdKeyValues::removeUnchanged(const Entry& entry, TimePoint deadline,
@@ -146,7 +159,7 @@ void EtcdKeyValues::renew() {
 // Somebody may have removed the key while its lease lives.
 void EtcdKeyValues::look() {
   callForKept(kRangePath, isThereRequest(kept_->key), [this](const nlohmann::json& answer) {
-    const auto listing = readListing(answer);
+    const auto listing = readListing(answer, 1);
     if (listing.isOk() && listing->entries.empty()) {
       setThere(false);
       return put();
@@ -203,13 +216,14 @@ void EtcdKeyValues::rewatch() {
 }
 
 void EtcdKeyValues::fillGap() {
-  list(watched_, kEntriesShown, loop_.now() + options_.lease, [this](const Result<Listing>& there) {
-    if (!there.isOk()) return;  // the owner reads the range now and then
-    // A listing has the highest keys first, but puts are reported in the order in which they
-    // were made.
-    for (auto entry = there->entries.rbegin(); entry != there->entries.rend(); ++entry)
-      onPut_(*entry);
-  });
+  list(watched_, kLookedAtInGap, loop_.now() + options_.lease,
+       [this](const Result<Listing>& there) {
+         if (!there.isOk()) return;  // the owner reads the range now and then
+         // A listing has the highest keys first, but puts are reported in the order in which they
+         // were made.
+         for (auto entry = there->entries.rbegin(); entry != there->entries.rend(); ++entry)
+           onPut_(*entry);
+       });
 }
 
 }  // namespace sluice::membership

@@ -169,6 +169,75 @@ TEST_F(EtcdMembershipTest, SomethingThatIsNotEtcdIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("HTTP status 404 without JSON"));
 }
 
+// ---- Users ----
+
+class EtcdUsersTest : public testing::Test {
+ protected:
+  static constexpr const char* kPassword = "the-right-password";
+
+  void SetUp() override {
+    // Tokens live for a second, and passwords are checked quickly.
+    servers_ = EtcdServers::start(1, false, {"--auth-token-ttl", "1", "--bcrypt-cost", "4"});
+    if (!servers_) GTEST_SKIP() << "etcd is not installed; run scripts/install_deps.sh";
+    store_ = std::make_unique<EtcdStore>(*servers_);
+  }
+  void enableUsers() { servers_->enableUsers("trainer", "guest", kPassword); }
+  void logInAs(const std::string& user, const std::string& password) {
+    store_->options().user = user;
+    store_->options().password = password;
+  }
+  Status whyNot() {
+    MemberSeat one(*store_, options_, "one");
+    return one.wait(one.startLatest(3s)).status();
+  }
+
+  std::unique_ptr<EtcdServers> servers_;
+  std::unique_ptr<EtcdStore> store_;
+  const StoreOptions options_{.job = "job", .key = secret::JobKey::random(), .pollEvery = 60s};
+};
+
+TEST_F(EtcdUsersTest, ATokenThatHasEndedOrWasForgottenIsRenewed) {
+  enableUsers();
+  logInAs("trainer", kPassword);
+  MemberSeat one(*store_, options_, "one");
+  MemberSeat watcher(*store_, options_, "watcher");
+  watcher.watch();
+  auto stored = one.begin(epochOf(0, {one.self()}, "the job begins"));
+  ASSERT_TRUE(stored.isOk()) << stored.status().toString();
+  EXPECT_TRUE(watcher.waitReported(Epoch{0}));
+  for (const bool isRestarted : {false, true}) {
+    std::this_thread::sleep_for(2500ms);  // etcd looks for old tokens once in a second
+    if (isRestarted) {
+      servers_->kill(0);
+      servers_->restart(0);
+    }
+    const auto next =
+        epochOf(index(stored->record.number) + 1, {one.self()}, "later than its token");
+    stored = one.replace(*stored, next);
+    ASSERT_TRUE(stored.isOk()) << stored.status().toString();
+    EXPECT_EQ(stored->record, next);
+    EXPECT_TRUE(watcher.waitReported(next.number, 10s));
+  }
+  ASSERT_TRUE(one.announce().isOk());
+  EXPECT_TRUE(one.withdraw().isOk());
+}
+
+TEST_F(EtcdUsersTest, WhoMayNotEnterIsToldWhy) {
+  logInAs("trainer", kPassword);
+  EXPECT_THAT(whyNot().message(), HasSubstr("authentication is not enabled"));
+  enableUsers();
+  EXPECT_EQ(whyNot().code(), Code::kNotFound);  // of an epoch, which nobody has begun
+  logInAs("guest", kPassword);
+  EXPECT_THAT(whyNot().message(), HasSubstr("permission denied"));
+  logInAs("", "");
+  EXPECT_THAT(whyNot().message(), HasSubstr("give members-user and members-password-file"));
+  logInAs("trainer", "a-wrong-password");
+  const Status wrong = whyNot();
+  EXPECT_THAT(wrong.message(), HasSubstr("authentication failed"));
+  EXPECT_THAT(wrong.message(), HasSubstr("check members-user"));
+  EXPECT_THAT(wrong.message(), testing::Not(HasSubstr("a-wrong-password")));
+}
+
 // ---- TLS ----
 
 TEST(EtcdMembershipTls, BothEndsShowCertificates) {

@@ -10,12 +10,14 @@
 namespace sluice::membership {
 namespace {
 
-// An event holds one record in base64.
-constexpr size_t kLongestWatchLine = size_t{16} << 20;
+// An event holds one record in base64. A watch that was cut may get several in a line.
+constexpr size_t kMostUnread = kLargestEtcdAnswer;
+// The loop has other work, and a server may send lines without an end.
+constexpr size_t kReadAtOnce = size_t{64} << 10;
 
 }  // namespace
 
-EtcdWatch::EtcdWatch(net::EpollLoop& loop, HttpClient& http, const EtcdClient& client,
+EtcdWatch::EtcdWatch(net::EpollLoop& loop, HttpClient& http, EtcdClient& client,
                      const EtcdOptions& options, KeyRange range,
                      std::function<void(const Entry&)> onPut, std::function<void()> onGap)
     : loop_(loop),
@@ -35,10 +37,18 @@ EtcdWatch::~EtcdWatch() {
 }
 
 void EtcdWatch::begin() {
-  SLUICE_DCHECK(!request_ && !timer_);
-  line_.clear();
+  SLUICE_DCHECK(!request_ && !timer_ && !reading_);
+  unread_.clear();
+  searched_ = 0;
+  if (client_.lacksToken()) {
+    client_.logIn();  // retryNow() comes with the token
+    return pause();
+  }
+  token_ = client_.token();
   request_ = http_.post(
-      {.url = client_.urlOf(server_, "/v3/watch"), .body = watchRequest(range_, next_)},
+      {.url = client_.urlOf(server_, "/v3/watch"),
+       .body = watchRequest(range_, next_),
+       .authorization = token_},
       [this](std::string_view bytes) { take(bytes); },
       [this](const HttpAnswer& answer) {
         request_.reset();
@@ -59,13 +69,19 @@ void EtcdWatch::begin() {
 void EtcdWatch::end() {
   if (request_) http_.cancel(*request_);
   if (timer_) loop_.cancel(*timer_);
+  if (reading_) loop_.cancel(*reading_);
   request_.reset();
   timer_.reset();
+  reading_.reset();
 }
 
 void EtcdWatch::endAndPause() {
   end();
   ++server_;
+  pause();
+}
+
+void EtcdWatch::pause() {
   timer_ = loop_.after(pauses_.next(), [this] {
     timer_.reset();
     begin();
@@ -96,18 +112,40 @@ void EtcdWatch::storeIsAt(uint64_t revision) {
 }
 
 void EtcdWatch::take(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto newline = bytes.find('\n');
-    line_ += bytes.substr(0, newline);
-    // The peer is outside the job. Without a bound, a line that never ends would fill this
-    // process's memory.
-    if (line_.size() > kLongestWatchLine) return endAndPause();
-    if (newline == std::string_view::npos) return;
-    bytes.remove_prefix(newline + 1);
-    const auto request = request_;
-    takeLine(std::exchange(line_, {}));
+  // The peer is outside the job. Without a bound, a line that never ends would fill this process's
+  // memory, and so would more lines than can be read.
+  if (unread_.size() + bytes.size() > kMostUnread) {
+    log("membership")
+        .debug("etcd server {} sends too much to a watch", client_.serverName(server_));
+    next_ = 0;  // the owner reads the range instead
+    return endAndPause();
+  }
+  unread_ += bytes;
+  if (!reading_) readSome();
+}
+
+void EtcdWatch::readSome() {
+  size_t read = 0;
+  const auto request = request_;
+  while (read < kReadAtOnce) {
+    const auto newline = unread_.find('\n', std::max(searched_, read));
+    if (newline == std::string::npos) {
+      unread_.erase(0, read);
+      searched_ = unread_.size();
+      return;
+    }
+    // A callback may begin the watch anew, and with it these bytes.
+    const std::string line = unread_.substr(read, newline - read);
+    read = newline + 1;
+    takeLine(line);
     if (request_ != request) return;  // the line ended the watch, or its callback did
   }
+  unread_.erase(0, read);
+  searched_ = 0;
+  reading_ = loop_.after(Duration::zero(), [this] {
+    reading_.reset();
+    readSome();
+  });
 }
 
 void EtcdWatch::takeLine(std::string_view text) {
@@ -118,7 +156,11 @@ void EtcdWatch::takeLine(std::string_view text) {
     // After a compaction the events since then are gone.
     log("membership")
         .debug("etcd server {} has ended the watch: {}", client_.serverName(server_), line->ended);
-    next_ = 0;
+    if (line->mayNeedToken) {
+      client_.dropToken(token_);
+    } else {
+      next_ = 0;
+    }
     return endAndPause();
   }
   const bool isFromNow = next_ == 0;

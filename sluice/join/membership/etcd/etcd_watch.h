@@ -18,9 +18,8 @@ namespace sluice::membership {
 class EtcdWatch final {
  public:
   // REQUIRES: `loop`, `http` and `client` outlive this object.
-  EtcdWatch(net::EpollLoop& loop, HttpClient& http, const EtcdClient& client,
-            const EtcdOptions& options, KeyRange range, std::function<void(const Entry&)> onPut,
-            std::function<void()> onGap);
+  EtcdWatch(net::EpollLoop& loop, HttpClient& http, EtcdClient& client, const EtcdOptions& options,
+            KeyRange range, std::function<void(const Entry&)> onPut, std::function<void()> onGap);
   ~EtcdWatch();
   EtcdWatch(const EtcdWatch&) = delete;
   EtcdWatch& operator=(const EtcdWatch&) = delete;
@@ -38,20 +37,25 @@ class EtcdWatch final {
   void begin();
   void end();
   void endAndPause();
+  void pause();
   void take(std::string_view bytes);
+  void readSome();
   void takeLine(std::string_view line);
 
   net::EpollLoop& loop_;
   HttpClient& http_;
-  const EtcdClient& client_;
+  EtcdClient& client_;
   const KeyRange range_;
   const std::function<void(const Entry&)> onPut_;
   const std::function<void()> onGap_;
   const Duration patience_;  // for the server to confirm the watch
   size_t server_;
   int lowerRevisions_ = 0;
-  uint64_t next_ = 0;  // the revision to go on from; 0: from now on
-  std::string line_;   // that has begun
+  uint64_t next_ = 0;               // the revision to go on from; 0: from now on
+  std::string token_;               // that the request carries
+  std::string unread_;              // what has come, from the beginning of a line on
+  size_t searched_ = 0;             // no line ends before this place in it
+  std::optional<TimerId> reading_;  // goes on with unread_
   std::optional<HttpRequestId> request_;
   std::optional<TimerId> timer_;  // until it is confirmed, or until the next attempt
   Pauses pauses_;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <system_error>
 #include <utility>
@@ -129,6 +130,7 @@ HttpClient::~HttpClient() {
   while (!transfers_.empty()) remove(transfers_.begin()->first);
   if (multi_ != nullptr) curl().curl_multi_cleanup(multi_);
   if (timer_) loop_.cancel(*timer_);
+  if (handingOut_) loop_.cancel(*handingOut_);
 }
 
 HttpRequestId HttpClient::post(const HttpRequest& request,
@@ -158,6 +160,10 @@ HttpRequestId HttpClient::post(const HttpRequest& request,
   for (const char* header :
        {"Content-Type: application/json", "Expect:", "Grpc-Metadata-hasleader: true"})
     transfer->headers = curl().curl_slist_append(transfer->headers, header);
+  if (!request.authorization.empty()) {
+    const std::string header = "Authorization: " + request.authorization;
+    transfer->headers = curl().curl_slist_append(transfer->headers, header.c_str());
+  }
   const auto set = [&](CURLoption option, auto value) {
     curl().curl_easy_setopt(transfer->easy, option, value);
   };
@@ -219,6 +225,7 @@ void HttpClient::act(int socket, int events) {
     curl().curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
     HttpAnswer answer;
     curl().curl_easy_getinfo(message->easy_handle, CURLINFO_RESPONSE_CODE, &answer.status);
+    answer.isTooLarge = transfer->isTooLarge;
     if (transfer->isTooLarge) {
       answer.error = fmt::format("the answer has more than {} bytes", transfer->largestAnswer);
     } else if (message->data.result != CURLE_OK) {
@@ -232,21 +239,33 @@ void HttpClient::act(int socket, int events) {
 }
 
 void HttpClient::handOut() {
-  // A callback may change the map.
-  std::vector<std::shared_ptr<Transfer>> busy;
-  for (const auto& [id, transfer] : transfers_) {
-    if (!transfer->bytes.empty() || transfer->ended) busy.push_back(transfer);
-  }
-  for (const auto& transfer : busy) {
-    // A callback may cancel this transfer or others, hence the shared pointers and the look
-    // into the map before every call. The transfer is removed before its end is reported, so
-    // that onEnd may post the next request at once.
-    const std::string bytes = std::exchange(transfer->bytes, {});
-    if (!bytes.empty() && transfers_.contains(transfer->id)) transfer->onBytes(bytes);
-    if (!transfer->ended || !transfers_.contains(transfer->id)) continue;
-    remove(transfer->id);
-    transfer->onEnd(*transfer->ended);
-  }
+  const auto isBusy = [](const auto& each) {
+    return !each.second->bytes.empty() || each.second->ended.has_value();
+  };
+  // One in a task: each answer may take milliseconds to read, and the loop has other work. They take
+  // turns, since a stream may never end.
+  if (std::ranges::count_if(transfers_, isBusy) > 1) handOutLater();
+  auto busy = std::find_if(transfers_.upper_bound(handedOut_), transfers_.end(), isBusy);
+  if (busy == transfers_.end()) busy = std::ranges::find_if(transfers_, isBusy);
+  if (busy == transfers_.end()) return;
+  handedOut_ = busy->first;
+  // A callback may cancel this transfer or others, hence the shared pointer and the look into the
+  // map. The transfer is removed before its end is reported, so that onEnd may post the next
+  // request at once.
+  const std::shared_ptr<Transfer> transfer = busy->second;
+  const std::string bytes = std::exchange(transfer->bytes, {});
+  if (!bytes.empty()) transfer->onBytes(bytes);
+  if (!transfer->ended || !transfers_.contains(transfer->id)) return;
+  remove(transfer->id);
+  transfer->onEnd(*transfer->ended);
+}
+
+void HttpClient::handOutLater() {
+  if (handingOut_) return;
+  handingOut_ = loop_.after(Duration::zero(), [this] {
+    handingOut_.reset();
+    handOut();
+  });
 }
 
 }  // namespace sluice::membership

@@ -28,13 +28,15 @@ struct TlsFiles {
 struct HttpRequest {
   std::string url;
   std::string body;
-  Duration timeout{0};       // of the whole request; 0 for no limit
-  size_t largestAnswer = 0;  // in bytes; 0: no limit, for streams
+  Duration timeout{0};             // of the whole request; 0 for no limit
+  size_t largestAnswer = 0;        // in bytes; 0: no limit, for streams
+  std::string authorization = {};  // the header's value; empty: none
 };
 
 struct HttpAnswer {
   std::string error = {};  // why there is no answer; empty if there is one
   long status = 0;         // of HTTP
+  bool isTooLarge = false;
 };
 
 enum class HttpRequestId : uint64_t {};
@@ -62,6 +64,7 @@ class HttpClient final {
 
   void act(int socket, int events);
   void handOut();
+  void handOutLater();
   void remove(HttpRequestId request);
 
   net::EpollLoop& loop_;
@@ -69,6 +72,8 @@ class HttpClient final {
   SocketSet sockets_;
   void* multi_;  // CURLM*
   std::optional<TimerId> timer_;
+  std::optional<TimerId> handingOut_;
+  HttpRequestId handedOut_{};  // last
   std::map<HttpRequestId, std::shared_ptr<Transfer>> transfers_;
   uint64_t nextId_ = 1;
 };

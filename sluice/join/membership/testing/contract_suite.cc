@@ -106,14 +106,14 @@ TEST_P(MembershipContract, TheSameProposalMadeTwiceIsMadeOnce) {
 TEST_P(MembershipContract, HistoryHasTheLastEpochsOldestFirst) {
   const auto one = seat();
   StoredEpoch before = begun(*one);
-  for (int i = 0; i < 5; ++i) before = *one->replace(before, following(before, *one));
-  const auto all = one->history(100);
-  ASSERT_TRUE(all.isOk());
-  ASSERT_EQ(all->size(), 6U);
-  for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ((*all)[i].number, Epoch{i});
-  const auto last = one->history(2);
-  ASSERT_EQ(last->size(), 2U);
-  EXPECT_EQ(last->front().number, Epoch{4});
+  for (int i = 0; i < 16; ++i) before = *one->replace(before, following(before, *one));
+  for (const uint32_t most : {2, 8, 9, 16, 17, 100}) {  // a store is asked for eight at a time
+    const auto last = one->history(most);
+    ASSERT_TRUE(last.isOk());
+    const uint32_t count = std::min(most, 17U);
+    ASSERT_EQ(last->size(), count);
+    for (uint32_t i = 0; i < count; ++i) EXPECT_EQ((*last)[i].number, Epoch{17 - count + i});
+  }
 }
 
 TEST_P(MembershipContract, WrongRecordsAreRefused) {

@@ -22,6 +22,7 @@
 #include <sluice/base/net/address.h>
 #include <sluice/base/net/fd.h>
 #include <sluice/base/text.h>
+#include <sluice/join/membership/etcd/base64.h>
 
 namespace sluice::membership {
 namespace {
@@ -101,13 +102,15 @@ void makeCertificates(const std::string& folder) {
 
 }  // namespace
 
-std::unique_ptr<EtcdServers> EtcdServers::start(size_t count, bool hasTls) {
+std::unique_ptr<EtcdServers> EtcdServers::start(size_t count, bool hasTls,
+                                                const std::vector<std::string>& flags) {
   const std::string program = findProgram("etcd");
   if (program.empty()) return nullptr;
   std::unique_ptr<EtcdServers> servers(new EtcdServers);
   servers->program_ = program;
   servers->folder_ = makeFolder();
   servers->hasTls_ = hasTls;
+  servers->flags_ = flags;
   if (hasTls) makeCertificates(servers->folder_);
   const auto ports = freePorts(2 * count);
   for (size_t i = 0; i < count; ++i)
@@ -178,6 +181,7 @@ void EtcdServers::launch(size_t server) {
                    {prefix + "cert-file", tls.certificate, prefix + "key-file", tls.key,
                     prefix + "trusted-ca-file", tls.ca, prefix + "client-cert-auth"});
   }
+  words.insert(words.end(), flags_.begin(), flags_.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -229,6 +233,21 @@ std::string EtcdServers::postAnywhere(const std::string& path, const std::string
   }
   ADD_FAILURE() << "no etcd server takes " << path;
   return {};
+}
+
+void EtcdServers::enableUsers(const std::string& user, const std::string& other,
+                              const std::string& password) const {
+  for (const std::string& name : {std::string("root"), user, other}) {
+    postAnywhere("/v3/auth/user/add",
+                 fmt::format(R"({{"name":"{}","password":"{}"}})", name, password));
+    postAnywhere("/v3/auth/role/add", fmt::format(R"({{"name":"{}"}})", name));
+    postAnywhere("/v3/auth/user/grant", fmt::format(R"({{"user":"{0}","role":"{0}"}})", name));
+  }
+  postAnywhere("/v3/auth/role/grant",
+               fmt::format(R"({{"name":"{}","perm":{{"permType":"READWRITE","key":"{}",)"
+                           R"("range_end":"{}"}}}})",
+                           user, toBase64("/sluice/"), toBase64("/sluice0")));
+  postAnywhere("/v3/auth/enable", "{}");
 }
 
 bool EtcdServers::leads(size_t server) const {

@@ -17,8 +17,9 @@ namespace sluice::membership {
 class EtcdServers final {
  public:
   // Starts `count` servers and waits until they serve; null if etcd is not installed. With `tls`,
-  // clients need a certificate.
-  static std::unique_ptr<EtcdServers> start(size_t count, bool hasTls = false);
+  // clients need a certificate. `flags` are etcd's own.
+  static std::unique_ptr<EtcdServers> start(size_t count, bool hasTls = false,
+                                            const std::vector<std::string>& flags = {});
   ~EtcdServers();
   EtcdServers(const EtcdServers&) = delete;
   EtcdServers& operator=(const EtcdServers&) = delete;
@@ -40,6 +41,11 @@ class EtcdServers final {
   std::string post(size_t server, const std::string& path, const std::string& body) const;
   std::string postAnywhere(const std::string& path, const std::string& body) const;
 
+  // From now on only users get in: root, with every right; `user`, with the keys of sluice; and
+  // `other`, with none. All have the same password.
+  void enableUsers(const std::string& user, const std::string& other,
+                   const std::string& password) const;
+
  private:
   struct Server {
     uint16_t clientPort = 0;
@@ -53,6 +59,7 @@ class EtcdServers final {
 
   std::string program_;
   std::string folder_;
+  std::vector<std::string> flags_;
   bool hasTls_ = false;
   std::vector<Server> servers_;
 };

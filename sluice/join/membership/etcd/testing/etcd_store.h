@@ -76,7 +76,8 @@ class EtcdStore final : public contract::StoreUnderTest {
   std::optional<std::string> get(const std::string& key) override {
     const auto answer = parseAnswer(
         servers_.postAnywhere("/v3/kv/range", fmt::format(R"({{"key":"{}"}})", toBase64(key))));
-    const auto listing = answer.isOk() ? readListing(*answer) : Result<Listing>(answer.status());
+    const auto listing =
+        answer.isOk() ? readListing(*answer, kEntriesShown) : Result<Listing>(answer.status());
     if (!listing.isOk() || listing->entries.empty()) return std::nullopt;
     return listing->entries.front().value;
   }
