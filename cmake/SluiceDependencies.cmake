@@ -10,8 +10,6 @@ find_package(OpenSSL 3.0 REQUIRED)
 find_package(CURL 7.61 REQUIRED)  # only its headers: sluice/join/membership/etcd/curl_library.h
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
-# Use pkg-config: the CMake package of prometheus-cpp asks for libcurl too.
-pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-pull>=1.0)
 if(SLUICE_STATIC)
   include(SluiceStatic)
 endif()

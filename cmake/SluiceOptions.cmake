@@ -28,8 +28,8 @@ if(SLUICE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${SLUICE_CCACHE}")
 endif()
 
-add_library(sluice_options INTERFACE)
-target_compile_options(sluice_options INTERFACE
+add_library(sluice_common_options INTERFACE)
+target_compile_options(sluice_common_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override
   -Wimplicit-fallthrough
   # Bit-exactness: a fused multiply-add rounds once where two operations round twice, so it must
@@ -55,25 +55,47 @@ target_compile_options(sluice_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 if(SLUICE_SANITIZE)
-  target_compile_definitions(sluice_options INTERFACE SLUICE_SANITIZED)
-  target_compile_options(sluice_options INTERFACE
+  target_compile_definitions(sluice_common_options INTERFACE SLUICE_SANITIZED)
+  target_compile_options(sluice_common_options INTERFACE
     -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
     # gcc sees the sanitizers' own code as uses of unset variables, also in the standard library.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
+  target_link_options(sluice_common_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND NOT SLUICE_FUZZ)
     # UCX redirects mmap and its like while it is loaded, and misses the way out of a sanitizer
     # linked into the program.
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-resource-dir
       OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
-    target_link_options(sluice_options INTERFACE -shared-libsan "-Wl,-rpath,${runtime}/lib/linux")
+    target_link_options(sluice_common_options INTERFACE
+      -shared-libsan "-Wl,-rpath,${runtime}/lib/linux")
   endif()
+endif()
+
+# The code reads bytes of strangers, so a fault in it must end the process and not be used: the C++
+# library checks its preconditions, the stack has canaries, glibc checks the sizes of copies, and
+# tables of addresses are read-only once a file is loaded. A sanitizer has checks of its own in the
+# same places. tests/programs/hardened_test.py and scripts/wheel_check.py look for all of them.
+target_compile_definitions(sluice_common_options INTERFACE _GLIBCXX_ASSERTIONS)
+if(NOT SLUICE_SANITIZE)
+  target_compile_options(sluice_common_options INTERFACE -fstack-protector-strong)
+  target_link_options(sluice_common_options INTERFACE -Wl,-z,relro,-z,now)
+endif()
+if(SLUICE_STATIC)  # calls a function of GCC 12's library if a precondition fails
+  target_link_options(sluice_common_options INTERFACE
+    -Wl,--wrap=_ZSt21__glibcxx_assert_failPKciS0_S0_)
+endif()
+add_library(sluice_options INTERFACE)
+target_link_libraries(sluice_options INTERFACE sluice_common_options)
+if(NOT SLUICE_SANITIZE)
+  # Some compilers bring a level of their own. Without optimisation glibc warns of any level.
+  target_compile_options(sluice_options INTERFACE
+    "$<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3>")
 endif()
 
 # Tests run once in a build: not optimised, they compile in two thirds of the time. The code that
 # they test is optimised as the build type says.
 add_library(sluice_test_options INTERFACE)
-target_link_libraries(sluice_test_options INTERFACE sluice_options)
+target_link_libraries(sluice_test_options INTERFACE sluice_common_options)
 target_compile_options(sluice_test_options INTERFACE -O0)
 
 # These options are for the files that hold vectorised loops. GCC 12 vectorises such loops only from

@@ -11,11 +11,11 @@ function(sluice_precompile name)
   file(CONFIGURE OUTPUT ${name}.cc
     CONTENT "// Only here because a precompiled header needs a file to belong to.\n")
   add_library(${name} OBJECT "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc")
-  target_link_libraries(${name} PRIVATE sluice_options ${arg_LINKS})
+  target_link_libraries(${name} PRIVATE ${arg_LINKS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
 endfunction()
 
-sluice_precompile(sluice_precompiled HEADERS ${headers} LINKS fmt::fmt)
+sluice_precompile(sluice_precompiled HEADERS ${headers} LINKS sluice_options fmt::fmt)
 if(SLUICE_TESTS)
   sluice_precompile(sluice_precompiled_test HEADERS ${headers} <gmock/gmock.h> <gtest/gtest.h>
     LINKS sluice_test_options fmt::fmt GTest::gmock)

@@ -24,13 +24,13 @@ sluice_take_archives(spdlog::spdlog spdlog)
 sluice_take_archives(OpenSSL::SSL ssl)
 sluice_take_archives(OpenSSL::Crypto crypto)
 sluice_take_archives(PkgConfig::sodium sodium)
-sluice_take_archives(PkgConfig::prometheus
-  prometheus-cpp-pull prometheus-cpp-core civetweb-cpp civetweb z)
 
-# A wheel runs with the C++ library of GCC 11. spdlog asks for one function of GCC 12's.
-add_library(sluice_older_wait STATIC "${PROJECT_SOURCE_DIR}/cmake/older_wait.cc")
-set_target_properties(sluice_older_wait PROPERTIES POSITION_INDEPENDENT_CODE ON)
-set_property(TARGET spdlog::spdlog APPEND PROPERTY INTERFACE_LINK_LIBRARIES sluice_older_wait)
+# A wheel runs with the C++ library of GCC 11. spdlog asks for one function of GCC 12's, and code with
+# _GLIBCXX_ASSERTIONS for another (SluiceOptions.cmake).
+add_library(sluice_older_library STATIC "${PROJECT_SOURCE_DIR}/cmake/older_library.cc")
+set_target_properties(sluice_older_library PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(sluice_common_options INTERFACE sluice_older_library)
+set_property(TARGET spdlog::spdlog APPEND PROPERTY INTERFACE_LINK_LIBRARIES sluice_older_library)
 set_property(TARGET spdlog::spdlog APPEND PROPERTY INTERFACE_LINK_OPTIONS
   "-Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE")
 

@@ -27,8 +27,8 @@ packages=(
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev lld-19 llvm-19 codespell
   # libraries
   'libcli11-dev>=2.1' 'nlohmann-json3-dev>=3.11' 'libspdlog-dev>=1:1.10' 'libfmt-dev>=9.1'
-  libsodium-dev 'libssl-dev>=3.0' 'libcurl4-openssl-dev>=7.61' 'libucx-dev>=1.13' ucx-utils 'prometheus-cpp-dev>=1.0' 'pybind11-dev>=2.10'
-  # the C++ example, and the wheel
+  libsodium-dev 'libssl-dev>=3.0' 'libcurl4-openssl-dev>=7.61' 'libucx-dev>=1.13' ucx-utils 'pybind11-dev>=2.10'
+  # the C++ example
   zlib1g-dev
   # the sources of the wheel's static libraries
   curl ca-certificates dpkg-dev

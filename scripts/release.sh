@@ -26,6 +26,13 @@ former=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 isCut=$(grep -c "^## \[$version\] - " CHANGELOG.md || true)  # by hand
 [[ $isCut == 1 ]] || sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
 
+# A library with a known weakness must not be linked into wheels. Without the archive nobody knows, so
+# somebody has to decide.
+code=0
+scripts/security_updates.sh || code=$?
+((code != 1)) || fail "update these packages (sudo apt-get install --only-upgrade ...), and scripts/static_libraries.sh for those that it builds"
+((code == 0)) || [[ ${UNASKED:-} == yes ]] || fail "ask again with a network, or say UNASKED=yes after looking by hand"
+
 # These tools are for releases only, so they have an environment of their own.
 tools=build/release-tools
 if [[ ! -f $tools/ready ]]; then

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
 # Makes the static libraries that a wheel holds, in build/static, and the list of them. Debian has
-# archives of OpenSSL, libsodium and zlib. It has shared libraries only of fmt, spdlog,
-# prometheus-cpp and civetweb, so these are built here from Debian's own source packages, which
-# belong to the headers that are installed. Run it as often as you like: it makes what is missing.
+# archives of OpenSSL and libsodium. It has shared libraries only of fmt and spdlog, so these are
+# built here from Debian's own source packages, which belong to the headers that are installed. Run it
+# as often as you like: it makes what is missing.
 #
 #   scripts/static_libraries.sh         fetch, build
 #   scripts/static_libraries.sh fetch   only fetch the sources, into ~/.cache/sluice
+#   scripts/static_libraries.sh list    only print the Debian packages and the versions that are linked
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 prefix=$PWD/build/static
+# As our own code has them (cmake/SluiceOptions.cmake).
+flags='-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3'
 sources=${SLUICE_SOURCES:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
 
 # source package, version, licence, a Debian package made from it, and the SHA-256 of its .dsc, which
 # holds those of its files
 built='
 fmtlib 9.1.0+ds1-2 MIT libfmt-dev 1c8982464f1281f5b7d42ca24e058d80d71db7c381b278cc22cbdb40c534f0c5
-spdlog 1:1.10.0+ds-0.4 MIT libspdlog-dev 65220c192ef8e524d0687058d5d24e1bdd3e2ebc9b6e846c3ec8d43f77fe9e5c
-civetweb 1.15+dfsg-4 MIT libcivetweb-dev 141ee6bf528e8f33e8a32b5607917609774e80cf842240cffd50e0399755baaf
-prometheus-cpp 1.0.1-1 MIT prometheus-cpp-dev a6ef99880202a8e9d09041d1740662da4f6a6435922ae77f6437888641d6250f'
+spdlog 1:1.10.0+ds-0.4 MIT libspdlog-dev 65220c192ef8e524d0687058d5d24e1bdd3e2ebc9b6e846c3ec8d43f77fe9e5c'
 # name, licence, the Debian package it is in, its archives (none: headers only)
 taken='
 openssl Apache-2.0 libssl-dev libssl.a libcrypto.a
 libsodium ISC libsodium-dev libsodium.a
-zlib Zlib zlib1g-dev libz.a
 nlohmann-json3 MIT nlohmann-json3-dev
 cli11 BSD-3-Clause libcli11-dev
 pybind11 BSD-3-Clause pybind11-dev'
@@ -62,15 +62,12 @@ build() {
   case $1 in
     fmtlib) options=(-DFMT_TEST=OFF -DFMT_DOC=OFF) ;;
     spdlog) options=(-DSPDLOG_FMT_EXTERNAL=ON -DSPDLOG_BUILD_EXAMPLE=OFF) ;;
-    # Metrics are served without TLS: with it civetweb would load another OpenSSL at run time.
-    civetweb) options=(-DCIVETWEB_ENABLE_CXX=ON -DCIVETWEB_ENABLE_SSL=OFF -DCIVETWEB_ENABLE_ASAN=OFF
-      -DCIVETWEB_BUILD_TESTING=OFF -DCIVETWEB_ENABLE_SERVER_EXECUTABLE=OFF) ;;
-    prometheus-cpp) options=(-DUSE_THIRDPARTY_LIBRARIES=OFF -DENABLE_PUSH=OFF -DENABLE_TESTING=OFF) ;;
   esac
   rm -rf "$tree" "$tree.build" && mkdir -p "$prefix/source"
   dpkg-source --no-copy -x "$sources/$1_${2#*:}.dsc" "$tree"
   cmake -S "$tree" -B "$tree.build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
     -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_CXX_VISIBILITY_PRESET=hidden -Wno-dev \
+    -DCMAKE_CXX_FLAGS="$flags -ffile-prefix-map=$prefix/source=." \
     $(launcher) "${options[@]}"
   cmake --build "$tree.build"
   find "$tree.build" -name 'lib*.a' -exec cp -t "$prefix/lib" {} +
@@ -85,6 +82,11 @@ take() {
 }
 packageVersion() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || fail "$1 is missing; run scripts/install_deps.sh"; }
 
+if [[ ${1:-} == list ]]; then
+  while read -r _ version _ package _; do echo "$package $version"; done < <(tail -n +2 <<<"$built")
+  while read -r _ _ package _; do echo "$package $(packageVersion "$package")"; done < <(tail -n +2 <<<"$taken")
+  exit
+fi
 while read -r name version _ package sum; do fetch "$name" "$version" "$package" "$sum"; done < <(tail -n +2 <<<"$built")
 [[ ${1:-} != fetch ]] || exit 0
 
@@ -94,13 +96,14 @@ list=$({
   while read -r name licence package _; do echo "$name $(packageVersion "$package") $licence"; done < <(tail -n +2 <<<"$taken")
 })
 # The list is written last, so it is there only if everything in it is.
-[[ ! -f $prefix/libraries.txt || $list != "$(<"$prefix/libraries.txt")" ]] || exit 0
+[[ ! -f $prefix/libraries.txt || $list != "$(<"$prefix/libraries.txt")" || ! -f $prefix/flags.txt || $flags != "$(<"$prefix/flags.txt")" ]] || exit 0
 while read -r name version _; do
   log=$prefix/$name-$version.log
-  [[ ! -f $log.done ]] || continue
+  [[ ! -f $log.done || $(<"$log.done") != "$flags" ]] || continue
   echo "static_libraries: building $name $version"
   (build "$name" "$version") >"$log" 2>&1 || { tail -n 20 "$log" >&2 && fail "$name cannot be built (whole log: $log)"; }
-  touch "$log.done"
+  echo "$flags" >"$log.done"
 done < <(tail -n +2 <<<"$built")
 while read -r line; do take $line; done < <(tail -n +2 <<<"$taken")
+echo "$flags" >"$prefix/flags.txt"
 echo "$list" >"$prefix/libraries.txt"

@@ -2,6 +2,7 @@
 libraries they need and load.
 
 scripts/wheel_check.py files SITE-PACKAGES PROGRAM   reads the files; needs readelf
+scripts/wheel_check.py hardened FILE...   looks for the guards of cmake/SluiceOptions.cmake
 python scripts/wheel_check.py papers                 compares sluice-papers with torch-sluice
 scripts/wheel_check.py same WHEEL DIRECTORY   compares two builds of one wheel
 python scripts/wheel_check.py process                loads the modules, with the Python of the wheel
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import zipfile
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Libraries of glibc and gcc, which every manylinux wheel may use.
 SYSTEM = ("ld-linux-x86-64", "libc", "libm", "libdl", "libpthread", "librt", "libgcc_s",
           "libstdc++")  # fmt: skip
@@ -56,6 +58,29 @@ def too_new(file: pathlib.Path) -> list[str]:
     return found
 
 
+def unguarded(file: pathlib.Path, is_optimised: bool = True) -> list[str]:
+    """Returns the guards that a program, library or module was built without."""
+    dynamic = [" ".join(row) for row in readelf("--dynamic", file)]
+    segments = [row[0] for row in readelf("--segments", file) if row]
+    imported = {
+        row[7].split("@")[0]
+        for row in readelf("--dyn-syms", file)
+        if len(row) >= 8 and row[6] == "UND"
+    }
+    guards = {
+        "tables that are read-only from the start (-z relro -z now)": "GNU_RELRO" in segments
+        and any("BIND_NOW" in row or "Flags: NOW" in row for row in dynamic),
+        "canaries on the stack (-fstack-protector-strong)": "__stack_chk_fail" in imported,
+        # The text of a precondition of std::vector.
+        "checks of the C++ library (_GLIBCXX_ASSERTIONS)": b"__n < this->size()"
+        in file.read_bytes(),
+    }
+    if is_optimised:
+        checked = {name for name in imported if name.startswith("__") and name.endswith("_chk")}
+        guards["checks of sizes by glibc (_FORTIFY_SOURCE)"] = bool(checked)
+    return [f"{file.name} is built without {guard}" for guard, has in guards.items() if not has]
+
+
 def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
     faults = []
     modules = sorted(site.glob("sluice/**/*.so"))
@@ -68,6 +93,9 @@ def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
         faults += [
             f"{file.name} needs {symbol}, which older systems lack" for symbol in too_new(file)
         ]
+        faults += unguarded(file)
+        if str(ROOT).encode() in file.read_bytes():
+            faults.append(f"{file.name} names {ROOT}, the folder that it was built in")
     for file in modules:
         entry = f"PyInit_{file.name.split('.')[0]}"
         print(f"{file.name} exports {', '.join(sorted(exported(file))[:5])}")
@@ -152,6 +180,8 @@ def main() -> int:
     match sys.argv[1:]:
         case ["files", site, program]:
             faults = check_files(pathlib.Path(site), pathlib.Path(program))
+        case ["hardened", _, *_]:
+            faults = [fault for file in sys.argv[2:] for fault in unguarded(pathlib.Path(file))]
         case ["papers"]:
             faults = check_papers()
         case ["process"]:

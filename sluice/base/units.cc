@@ -109,13 +109,17 @@ Result<bool> parseSwitch(std::string_view text) {
 }
 
 std::string formatDuration(Duration d) {
-  // The largest unit that loses nothing is chosen, so that parseDuration() reads every result
-  // back.
-  const auto ns = d.count();
-  if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
-  if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);
-  if (ns % 1'000 == 0) return fmt::format("{}us", ns / 1'000);
-  return fmt::format("{}ns", ns);
+  if (d < Duration::zero()) return "-" + formatDuration(-d);
+  // Round before the unit is chosen: 999.6 ms become 1 s. Whole seconds stay.
+  const auto ns = static_cast<uint64_t>(d.count());
+  uint64_t grain = 1;
+  while (ns / grain >= 1000 && grain < 1'000'000'000) grain *= 10;
+  const uint64_t rounded = (ns + grain / 2) / grain * grain;
+  for (const auto& [name, scale] : {Unit{"s", 1e9}, Unit{"ms", 1e6}, Unit{"us", 1e3}}) {
+    const double value = static_cast<double>(rounded) / scale;
+    if (value >= 1 || rounded == 0) return fmt::format("{:.10g}{}", value, name);
+  }
+  return fmt::format("{}ns", rounded);
 }
 
 std::string formatBytes(uint64_t bytes) {

@@ -27,7 +27,7 @@ Result<int64_t> parseInteger(std::string_view text);
 Result<double> parseNumber(std::string_view text);
 Result<bool> parseSwitch(std::string_view text);  // on, off, true, false, yes, no, 1, 0
 
-std::string formatDuration(Duration d);   // "250ms": the largest unit that loses nothing
+std::string formatDuration(Duration d);   // "250ms": rounded to three digits, or to seconds
 std::string formatBytes(uint64_t bytes);  // "1.5 MiB": for people
 std::string formatRate(Rate rate);        // "1gbit": as tc takes it
 

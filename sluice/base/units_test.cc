@@ -48,6 +48,16 @@ TEST(Units, Numbers) {
   EXPECT_DOUBLE_EQ(parseNumber("2.5e3").value(), 2500);
 }
 
+TEST(Units, DurationsArePrintedWithThreeDigits) {
+  using Case = std::pair<Duration, std::string_view>;
+  for (const auto& [d, text] :
+       {Case{14999681935ns, "15s"}, Case{999600us, "1s"}, Case{999400us, "999ms"},
+        Case{1500us, "1.5ms"}, Case{1234567ns, "1.23ms"}, Case{999ns, "999ns"}, Case{600s, "600s"},
+        Case{12345600ms, "12346s"}, Case{0s, "0s"}, Case{-250ms, "-250ms"}}) {
+    EXPECT_EQ(formatDuration(d), text);
+  }
+}
+
 TEST(Units, WhatIsPrintedCanBeReadBack) {
   for (const Duration d :
        {Duration(0), Duration(1), Duration(1500us), Duration(250ms), Duration(90s)}) {

@@ -72,13 +72,5 @@ TEST(JobKey, DerivationIsPinned) {
             "8ef4609173148d4d3d2f7d6de02f52e9bc044cb2c7d14d853ef5ba2c92fb784a");
 }
 
-TEST(Key, IsWipedWhenItGoes) {
-  alignas(Key) std::array<std::byte, sizeof(Key)> storage{};
-  Key* key = new (storage.data()) Key(Key::random());
-  EXPECT_NE(*key, Key());
-  key->~Key();
-  for (const std::byte b : storage) EXPECT_EQ(b, std::byte{0});
-}
-
 }  // namespace
 }  // namespace sluice::secret

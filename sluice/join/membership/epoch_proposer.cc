@@ -158,10 +158,11 @@ void EpochProposer::follow(const StoredEpoch& stored) {
   // A member that is lost indeed is missed in this epoch, too.
   losses_.clear();
   if (!stored.record.rankOf(self_)) {
-    return end({Code::kPeerLost,
-                fmt::format("this process is not in epoch {} of the job: {}; start it again to let "
-                            "it come back",
-                            index(stored.record.number), stored.record.why)});
+    return end(
+        {Code::kPeerLost,
+         fmt::format("this process is not in epoch {} of the job: {}; the members in it go on, "
+                     "and this one cannot come back",
+                     index(stored.record.number), stored.record.why)});
   }
   events_.onEpoch(epoch_);
 }

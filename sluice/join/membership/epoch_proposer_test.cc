@@ -143,7 +143,7 @@ TEST_F(EpochProposerTest, AMemberThatIsCutOffDoesNotTurnTheOthersOut) {
   EXPECT_EQ(parties_[0].end.code(), Code::kPeerLost);
   EXPECT_EQ(parties_[0].end.message(),
             "this process is not in epoch 1 of the job: host0 is lost, as 2 members have seen (it "
-            "is silent); start it again to let it come back");
+            "is silent); the members in it go on, and this one cannot come back");
 }
 
 TEST_F(EpochProposerTest, TwoMembersThatCannotHearEachOtherDoNotWaitForEver) {

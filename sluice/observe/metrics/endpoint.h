@@ -24,7 +24,7 @@ struct PeerReading {
   Duration busy{};     // for how long its loop has not turned, if it says that it is busy
 };
 
-// The values of a session's meters at one moment. A plain value; families.cc turns it into
+// The values of a session's meters at one moment. A plain value; page.cc turns it into
 // Prometheus' metrics.
 struct Reading {
   std::string session{};
@@ -40,6 +40,8 @@ struct Reading {
   std::map<Rank, PeerReading> peers{};  // those that were ever heard
 };
 
+class PageServer;
+
 // A part of the process that has meters. read() runs on the endpoint's thread for every scrape; a
 // source that returns an error is left out of that scrape.
 class MetricsSource {
@@ -50,8 +52,7 @@ class MetricsSource {
 
 class MetricsServer final {
  public:
-  // Port 0 stands for any free port. The endpoint costs five threads, which sleep until somebody
-  // asks.
+  // Port 0 stands for any free port. The endpoint costs a thread, which sleeps until somebody asks.
   static Result<std::unique_ptr<MetricsServer>> open(const std::string& address, uint16_t port);
   ~MetricsServer();
 
@@ -62,10 +63,11 @@ class MetricsServer final {
   void remove(MetricsSource& source);  // it is not being read any more when this returns
 
  private:
-  class Server;
-  explicit MetricsServer(std::unique_ptr<Server> server);
+  class Sources;
+  MetricsServer(std::shared_ptr<Sources> sources, std::unique_ptr<PageServer> server);
 
-  const std::unique_ptr<Server> server_;
+  const std::shared_ptr<Sources> sources_;
+  const std::unique_ptr<PageServer> server_;
 };
 
 }  // namespace sluice::metrics

@@ -1,7 +1,6 @@
 #include <sluice/observe/metrics/endpoint.h>
 
 #include <chrono>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,7 +77,9 @@ TEST(MetricsServer, APortThatIsTakenIsNamed) {
   const std::string url = first->url();
   const auto port = static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
   const Status status = MetricsServer::open("127.0.0.1", port).status();
-  EXPECT_THAT(status.message(), HasSubstr(fmt::format("cannot listen on 127.0.0.1:{}", port)));
+  EXPECT_THAT(
+      status.message(),
+      HasSubstr(fmt::format("cannot listen on 127.0.0.1:{}: Address already in use", port)));
 }
 
 TEST(Counts, AddUp) {
@@ -90,19 +91,6 @@ TEST(Counts, AddUp) {
   EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(Stage::kPush)], 3);
   EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(Stage::kReady)], 0);
   EXPECT_EQ(counts.waitedByTensor(), (std::vector<Duration>{Duration(0), Duration(10)}));
-}
-
-TEST(MetricsServer, AClientThatStaysSilentDoesNotStopAScrape) {
-  const auto endpoint = MetricsServer::open("127.0.0.1", 0).value();
-  Meters meters({.session = "a", .steps = 7});
-  endpoint->add(meters);
-  const int silent = connectTo(endpoint->url());
-  ASSERT_GE(silent, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until a thread has taken it
-  const auto begun = std::chrono::steady_clock::now();
-  EXPECT_THAT(scrape(endpoint->url()), HasSubstr("sluice_steps_total"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(900));
-  ::close(silent);
 }
 
 TEST(MetricsServer, ASourceThatCannotBeReadIsLeftOut) {

@@ -59,10 +59,10 @@ void Outgoing::connect() {
             Code::kTimeout, fmt::format("{} did not answer in {} s", outgoing->address_.toString(),
                                         base::seconds(outgoing->options_.connectDeadline))));
       });
-  const int socket = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return retryOrFail(base::fromErrno("cannot open a socket"));
-  connecting_ = net::Fd(socket);
-  if (::connect(socket, address_.raw(), address_.rawSize()) != 0 && errno != EINPROGRESS) {
+  connecting_ = net::Fd(::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!connecting_.valid()) return retryOrFail(base::fromErrno("cannot open a socket"));
+  if (::connect(connecting_.get(), address_.raw(), address_.rawSize()) != 0 &&
+      errno != EINPROGRESS) {
     return retryOrFail(base::fromErrno(fmt::format("cannot connect to {}", address_.toString())));
   }
   watchFor(EPOLLOUT);
