@@ -16,6 +16,18 @@ void EpochHistory::add(const membership::EpochView& view, const std::vector<Step
   });
 }
 
+// Members that are lost when all steps are made are missed by some of the others, and not by those
+// that have left.
+std::vector<EpochLog> EpochHistory::all(uint64_t steps) const {
+  return epochs_.with([&](std::vector<EpochLog> epochs) {
+    const auto isEmpty = [&](const EpochLog& epoch) {
+      return *std::ranges::min_element(epoch.firstSteps) >= steps;
+    };
+    while (epochs.size() > 1 && isEmpty(epochs.back())) epochs.pop_back();
+    return epochs;
+  });
+}
+
 // Some slice of step `last` is summed in the epoch. A member that has begun step last + 2 has had all
 // results of step `last`, so it is in the epoch.
 std::optional<membership::EpochView> EpochHistory::agreedBy(uint64_t steps) const {

@@ -26,11 +26,9 @@ class EpochHistory final {
   // knows: all members that have begun so many steps get the same answer. Empty: the first epoch.
   std::optional<membership::EpochView> agreedBy(uint64_t steps) const;
 
-  // Returns the first epoch and those in which something was summed. Members that have made all
-  // steps have the same.
-  std::vector<EpochLog> all() const {
-    return epochs_.with([](const auto& epochs) { return epochs; });
-  }
+  // Returns the first epoch and those in which something was summed of the first `steps` steps, which
+  // this member has begun. Members that have made as many have the same.
+  std::vector<EpochLog> all(uint64_t steps) const;
 
  private:
   base::Guarded<std::vector<EpochLog>> epochs_;

@@ -24,7 +24,12 @@ Epochs::Epochs(EpochsJob job, std::string name, plan::Plan first)
       pulse_(job_.pulse) {}
 
 Epochs::~Epochs() {
-  if (isListening_) fabric::runBeforeFreeing(job_.loop, [this] { stop(); });
+  // Tasks on the loop look at alive_ first, so it goes there: none of them is in the middle then.
+  if (receiver_ == nullptr) return;  // nothing has begun
+  fabric::runBeforeFreeing(job_.loop, [this] {
+    stop();
+    alive_.reset();
+  });
 }
 
 void Epochs::post(std::function<void()> task) {
@@ -34,8 +39,6 @@ void Epochs::post(std::function<void()> task) {
 }
 
 Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver, Events events) {
-  receiver_ = &receiver;
-  events_ = std::move(events);
   const Duration atMost = job_.config.duration(option::kRendezvousTimeout);
   const TimePoint deadline = job_.loop.now() + atMost;
   const auto ask = [&]() -> Status {
@@ -45,50 +48,77 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     }
     return job_.interruption ? job_.interruption() : base::ok();
   };
-  // A loss during the first meeting breaks it off, and those who are left meet again.
-  for (;;) {
-    SLUICE_RETURN_IF_ERROR(ask());
-    SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address));
-    EpochView view;
-    const auto addresses = base::await<membership::GatherRounds::Values>(
-        job_.loop,
-        [&](auto got) {
-          view = members_.view();
-          members_.meet("fabric/" + name_, listener.address().toString(), std::move(got));
-        },
-        ask);
-    if (addresses.status().code() == Code::kCancelled) continue;  // a member was lost
-    SLUICE_RETURN_IF_ERROR(addresses.status());
-    Result<std::unique_ptr<fabric::WatchedFabric>> made = Status(Code::kCancelled, "");
-    SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job_.loop, [&] {
-      // An epoch may have begun since, and the addresses are those of the one before.
-      if (members_.view().epoch != view.epoch) return;
-      made = makeFabric(view, std::move(listener), *addresses);
-      if (!made.isOk()) return;
-      here_ = view;
-      wanted_ = view;
-      members_.add(*this);
-      isListening_ = true;
-    }));
-    if (made.status().code() == Code::kCancelled) continue;
-    SLUICE_RETURN_IF_ERROR(made.status());
-    plan_ = std::make_unique<plan::Plan>(plan::Plan::continued(first_, here_.epoch, here_.members));
-    auto fabric = std::make_unique<EpochFabric>(*std::move(made));
-    fabric_ = fabric.get();
-    return fabric;
+  SLUICE_RETURN_IF_ERROR(ask());
+  auto fabric = base::await<std::unique_ptr<EpochFabric>>(
+      job_.loop, [&](auto got) { connectLater(receiver, std::move(events), std::move(got)); }, ask);
+  // Nobody waits any more, and the receiver goes: what is under way must not reach it.
+  if (!fabric.isOk()) fabric::runBeforeFreeing(job_.loop, [this] { stop(); });
+  return fabric;
+}
+
+void Epochs::connectLater(fabric::Receiver& receiver, Events events, Connected connected) {
+  receiver_ = &receiver;
+  events_ = std::move(events);
+  connected_ = std::move(connected);
+  meetFirst();
+}
+
+void Epochs::meetFirst() {
+  if (isStopped_) return;
+  // The port is open before its address is told, so that nobody connects in vain.
+  auto port = job_.openPort();
+  if (!port.isOk()) {
+    return post([this, why = port.status()] {
+      if (!isStopped_) std::exchange(connected_, nullptr)(why);
+    });
   }
+  const EpochView view = members_.view();
+  const std::string address = port->address;
+  members_.meet("fabric/" + name_, address,
+                [this, view, port = *std::move(port), alive = std::weak_ptr(alive_)](
+                    const Result<membership::GatherRounds::Values>& addresses) {
+                  if (!alive.expired() && !isStopped_) enterFirst(view, port, addresses);
+                });
+}
+
+void Epochs::enterFirst(const EpochView& view, const EpochPort& port,
+                        const Result<membership::GatherRounds::Values>& addresses) {
+  // A loss during the first meeting breaks it off, and those who are left meet again. An epoch may
+  // also have begun since the meeting, and the addresses are those of the one before.
+  const bool isBrokenOff = addresses.status().code() == Code::kCancelled;
+  if (isBrokenOff || (addresses.isOk() && members_.view().epoch != view.epoch))
+    return post([this] { meetFirst(); });
+  const Connected connected = std::exchange(connected_, nullptr);
+  if (!addresses.isOk()) return connected(addresses.status());
+  auto made = makeFabric(view, port, *addresses);
+  if (!made.isOk()) return connected(made.status());
+  here_ = view;
+  wanted_ = view;
+  members_.add(*this);
+  isListening_ = true;
+  plan_ = std::make_unique<plan::Plan>(plan::Plan::continued(first_, here_.epoch, here_.members));
+  auto fabric = std::make_unique<EpochFabric>(*std::move(made));
+  fabric_ = fabric.get();
+  connected(std::move(fabric));
 }
 
 Result<std::unique_ptr<fabric::WatchedFabric>> Epochs::makeFabric(
-    const EpochView& view, fabric::TcpListener listener, std::vector<std::string> addresses) {
+    const EpochView& view, const EpochPort& port, std::vector<std::string> addresses) {
   pulse_.enter(view.members);
-  return job_.makeFabric(
-      {.rank = view.self, .epoch = view.epoch, .addresses = std::move(addresses)},
-      std::move(listener), *receiver_, &pulse_);
+  return port.connect({.rank = view.self, .epoch = view.epoch, .addresses = std::move(addresses)},
+                      *receiver_, &pulse_);
 }
 
 Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
     const algorithms::Context& context, algorithms::ElasticStrategy::Make make) {
+  // A member that was lost while the others opened may have cost some of them the first epoch. It is
+  // in the log of all.
+  if (here_.epoch != Epoch{0}) {
+    EpochView first{.epoch = Epoch{0}, .members = {}, .self = here_.memberAt(here_.self)};
+    for (uint32_t rank = 0; rank < first_.roles().world; ++rank)
+      first.members.push_back(Rank{rank});
+    history_.add(first, std::vector<Step>(first_.slices().size(), Step{0}));
+  }
   SLUICE_ASSIGN_OR_RETURN(
       auto strategy, algorithms::ElasticStrategy::begin(
                          context, std::move(make),
@@ -100,11 +130,17 @@ Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
 void Epochs::begin() {
   hasBegun_ = true;
   // An epoch may have come before the strategy was in its place.
-  if (wanted_.epoch != here_.epoch) changeTo(wanted_);
+  if (wanted_.epoch != here_.epoch) return changeTo(wanted_);
+  if (here_.epoch == Epoch{0}) return;
+  // Others may have begun in an earlier epoch. They report what they have, and wait for a report of
+  // this member.
+  strategy_->suspend();
+  if (const Status entered = strategy_->enter(*plan_, *fabric_); !entered.isOk()) onEnd(entered);
 }
 
 void Epochs::stop() {
   isStopped_ = true;
+  connected_ = nullptr;
   if (std::exchange(isListening_, false)) members_.remove(*this);
 }
 
@@ -141,23 +177,21 @@ void Epochs::changeTo(const EpochView& view) {
 
 void Epochs::meet(const EpochView& view) {
   if (isPast(view)) return;
-  // The port is open before its address is told, so that nobody connects in vain.
-  auto listener = fabric::TcpListener::open(job_.address);
-  if (!listener.isOk()) return onEnd(listener.status());
-  const std::string address = listener->address().toString();
-  const auto kept = std::make_shared<fabric::TcpListener>(*std::move(listener));
+  auto port = job_.openPort();
+  if (!port.isOk()) return onEnd(port.status());
+  const std::string address = port->address;
   members_.meet("fabric/" + name_, address,
-                [this, view, kept, alive = std::weak_ptr(alive_)](
+                [this, view, port = *std::move(port), alive = std::weak_ptr(alive_)](
                     const Result<membership::GatherRounds::Values>& addresses) {
-                  if (!alive.expired() && !isPast(view)) enter(view, std::move(*kept), addresses);
+                  if (!alive.expired() && !isPast(view)) enter(view, port, addresses);
                 });
 }
 
-void Epochs::enter(const EpochView& view, fabric::TcpListener listener,
+void Epochs::enter(const EpochView& view, const EpochPort& port,
                    const Result<membership::GatherRounds::Values>& addresses) {
   if (addresses.status().code() == Code::kCancelled) return;  // another epoch follows
   if (!addresses.isOk()) return onEnd(addresses.status());
-  auto made = makeFabric(view, std::move(listener), *addresses);
+  auto made = makeFabric(view, port, *addresses);
   if (!made.isOk()) return onEnd(made.status());
   here_ = view;
   // The strategy uses the plan of the epoch before until it enters this one.

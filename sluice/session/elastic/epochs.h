@@ -1,7 +1,9 @@
 // Takes a session from epoch to epoch (docs/members.md): when members are lost, it ends the
 // connections of the old epoch, makes those of the new one, and lets the strategy go on over them.
 //
-// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and history().
+// It knows no sockets: whoever makes it opens the ports, so a simulation can run it as it is
+// (testing/). Belongs to the job's loop, except for connect(), which waits, makeStrategy() and
+// history().
 #pragma once
 
 #include <functional>
@@ -13,13 +15,11 @@
 #include <sluice/algorithms/elastic/elastic_strategy.h>
 #include <sluice/base/await.h>
 #include <sluice/base/config.h>
-#include <sluice/base/net/address.h>
 #include <sluice/data/plan/plan.h>
 #include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/session/elastic/epoch_fabric.h>
 #include <sluice/session/elastic/epoch_history.h>
 #include <sluice/session/elastic/epoch_pulse.h>
-#include <sluice/transport/fabric/tcp/listener.h>
 
 namespace sluice::session {
 
@@ -30,19 +30,23 @@ struct EpochPlace {
   std::vector<std::string> addresses;  // of every member's listener, by rank
 };
 
+// A port that is open for the connections of one epoch.
+struct EpochPort {
+  using Connect = std::function<Result<std::unique_ptr<fabric::WatchedFabric>>(
+      const EpochPlace& place, fabric::Receiver& receiver, fabric::Pulse* pulse)>;
+
+  std::string address;  // which the other members are told
+  Connect connect;      // to the members of the epoch, who have told theirs; called at most once
+};
+
 // The parts of a job that its sessions' epochs stand on. REQUIRES: they outlive the sessions.
 struct EpochsJob {
-  using MakeFabric = std::function<Result<std::unique_ptr<fabric::WatchedFabric>>(
-      const EpochPlace& place, fabric::TcpListener listener, fabric::Receiver& receiver,
-      fabric::Pulse* pulse)>;
-
   Loop& loop;
   const base::Config& config;
   membership::MemberChannel& members;
-  Address address;       // without a port: each epoch has a listener of its own
   fabric::Pulse* pulse;  // null: nobody says how busy it is
   const base::Interruption& interruption;
-  MakeFabric makeFabric;  // of an epoch whose members have told each other their addresses
+  std::function<Result<EpochPort>()> openPort;  // on the loop; each epoch has a port of its own
 };
 
 class Epochs final : private membership::MemberChannel::Listener {
@@ -55,12 +59,17 @@ class Epochs final : private membership::MemberChannel::Listener {
 
   // `name` is the session's, and `first` is the plan for the members of the job's first epoch.
   Epochs(EpochsJob job, std::string name, plan::Plan first);
-  ~Epochs() override;  // REQUIRES: stop() has run, or connect() has not returned ok
+  ~Epochs() override;
   Epochs(const Epochs&) = delete;
   Epochs& operator=(const Epochs&) = delete;
 
   // Meets the members of the present epoch, and connects to them. Waits; not on the loop.
   Result<std::unique_ptr<EpochFabric>> connect(fabric::Receiver& receiver, Events events);
+
+  // Does the same step by step: `connected` runs later, unless stop() comes first. No time limit.
+  // Loop thread only.
+  using Connected = std::function<void(Result<std::unique_ptr<EpochFabric>>)>;
+  void connectLater(fabric::Receiver& receiver, Events events, Connected connected);
 
   // Makes a strategy that outlives lost members. REQUIRES: connect() has returned ok.
   Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(
@@ -88,12 +97,15 @@ class Epochs final : private membership::MemberChannel::Listener {
   void onEnd(const Status& why) override;
   Step nextStep() const override { return events_.nextStep(); }
 
+  void meetFirst();
+  void enterFirst(const membership::EpochView& view, const EpochPort& port,
+                  const Result<membership::GatherRounds::Values>& addresses);
   void changeTo(const membership::EpochView& view);
   void meet(const membership::EpochView& view);
-  void enter(const membership::EpochView& view, fabric::TcpListener listener,
+  void enter(const membership::EpochView& view, const EpochPort& port,
              const Result<membership::GatherRounds::Values>& addresses);
   Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(const membership::EpochView& view,
-                                                            fabric::TcpListener listener,
+                                                            const EpochPort& port,
                                                             std::vector<std::string> addresses);
   bool isPast(const membership::EpochView& view) const {
     return isStopped_ || view.epoch != wanted_.epoch;
@@ -107,6 +119,7 @@ class Epochs final : private membership::MemberChannel::Listener {
   EpochPulse pulse_;
   fabric::Receiver* receiver_ = nullptr;
   Events events_;
+  Connected connected_;                              // until the first epoch is entered
   EpochFabric* fabric_ = nullptr;                    // the trainer's
   algorithms::ElasticStrategy* strategy_ = nullptr;  // the trainer's; for the loop from begin() on
   bool hasBegun_ = false;
@@ -116,7 +129,7 @@ class Epochs final : private membership::MemberChannel::Listener {
   bool isListening_ = false;
   bool isStopped_ = false;
   EpochHistory history_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>();
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>();
 };
 
 }  // namespace sluice::session

@@ -22,6 +22,7 @@ constexpr size_t kLongestMeetingBytes = 4096;
 constexpr size_t kMostNotes = 4096;
 // A member that has left in good order is missed by then, if training goes on.
 constexpr auto kAfterLeaving = std::chrono::seconds(3);
+constexpr int kLooks = 8;  // while a member is suspected
 constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
 constexpr auto kToWithdraw = std::chrono::milliseconds(500);
 
@@ -268,11 +269,20 @@ void MemberChannel::whenNoted(const std::string& key,
 }
 
 void MemberChannel::suspect(Epoch epoch, Rank rank, const Status& why) {
-  if (epoch != now_.epoch) return;
   // A connection also breaks when its other end enters the next epoch. So the member is given
   // up only if this epoch still stands after a while.
-  after(patience_, [this, epoch, rank, why] {
-    if (epoch == now_.epoch) fabric_->giveUp(now_.memberAt(rank), why);
+  suspectFor(kLooks, epoch, rank, why);
+}
+
+void MemberChannel::suspectFor(int looks, Epoch epoch, Rank rank, const Status& why) {
+  if (epoch != now_.epoch) return;
+  if (looks == 0) return fabric_->giveUp(now_.memberAt(rank), why);
+  const TimePoint due = loop_.now() + patience_ / kLooks;
+  after(patience_ / kLooks, [this, looks, epoch, rank, why, due] {
+    // Time in which this process did not run counts against nobody: the news of an epoch may lie
+    // unread.
+    const bool isOnTime = loop_.now() - due < patience_ / kLooks;
+    suspectFor(isOnTime ? looks - 1 : looks, epoch, rank, why);
   });
 }
 
@@ -362,7 +372,8 @@ void MemberChannel::leaveWhenIdle(TimePoint deadline, const std::function<void()
     return;
   }
   membership_->withdraw(kToWithdraw, [this, done, alive = std::weak_ptr(alive_)](const Status&) {
-    if (alive.expired()) return done();
+    // The destructor ends this call, too, after the fabric is gone.
+    if (alive.expired() || fabric_ == nullptr) return done();
     fabric_->close([done](const Status&) { done(); });
   });
 }

@@ -113,6 +113,7 @@ class MemberChannel final : private fabric::Receiver {
   void meetIfComplete(const std::pair<std::string, uint64_t>& id);
   void hearOfLoss(Rank lost, Rank witness);
   void noteLoss(Rank member, const Status& why);
+  void suspectFor(int looks, Epoch epoch, Rank rank, const Status& why);
   void send(const std::vector<Rank>& ranks, const MemberMessage& message);  // of the present epoch
   void follow(const StoredEpoch& stored);
   void enter(const EpochView& view);

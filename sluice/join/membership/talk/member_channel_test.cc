@@ -165,6 +165,18 @@ TEST_F(MemberChannelTest, AMemberThatIsSuspectedForLongIsGivenUp) {
   EXPECT_EQ(parties_[1]->channel->view().members, (std::vector{Rank{0}, Rank{1}}));
 }
 
+TEST_F(MemberChannelTest, AMemberIsSuspectedNoLongerBecauseThisOneWasStopped) {
+  start(3);
+  onLoop([&] {
+    parties_[0]->channel->suspect(Epoch{0}, Rank{2}, {Code::kPeerLost, "a broken connection"});
+  });
+  loop_.stall(10s);
+  loop_.advance(1s);
+  EXPECT_TRUE(parties_[1]->watcher.views.empty());
+  loop_.advance(10s);
+  EXPECT_EQ(parties_[1]->channel->view().members, (std::vector{Rank{0}, Rank{1}}));
+}
+
 TEST_F(MemberChannelTest, ANoteReachesTheOthers) {
   start(2);
   std::string heard;
@@ -185,6 +197,17 @@ TEST_F(MemberChannelTest, WhoLeavesWaitsUntilOthersHaveTheirValues) {
   loop_.advance(2s);
   EXPECT_TRUE(hasLeft);
   EXPECT_EQ(parties_[1]->got.size(), 1U);
+}
+
+TEST_F(MemberChannelTest, AMemberThatGoesWhileItLeavesIsToldSo) {
+  start(2);
+  table_->setUnavailable("it is away");
+  bool hasLeft = false;
+  onLoop([&] { parties_[0]->channel->leave(1s, [&] { hasLeft = true; }); });
+  loop_.advance(100ms);
+  EXPECT_FALSE(hasLeft);
+  lose(0);
+  EXPECT_TRUE(hasLeft);
 }
 
 }  // namespace

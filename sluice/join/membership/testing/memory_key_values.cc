@@ -63,6 +63,15 @@ void MemoryKeyValues::start(std::function<T(MemoryTable&)> ask, TimePoint deadli
 }
 
 void MemoryKeyValues::attempt(uint64_t request) {
+  // The network has held the request up. It takes effect however late it arrives, and nobody hears
+  // of its answer.
+  if (const auto lateness = table_->drawLateness()) {
+    const auto found = requests_.find(request);
+    if (found == requests_.end()) return;
+    afterIfAlive(*lateness, found->second.apply);
+    afterIfAlive(kMemoryAnswerTimeout, [this, request] { attempt(request); });
+    return;
+  }
   afterIfAlive(table_->drawDelay(), [this, request] { arrive(request); });
 }
 

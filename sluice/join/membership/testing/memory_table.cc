@@ -79,6 +79,16 @@ bool MemoryTable::drawLostAnswer() {
   });
 }
 
+std::optional<Duration> MemoryTable::drawLateness() {
+  return state_.with([](State& state) -> std::optional<Duration> {
+    const MemoryFaults& faults = state.faults;
+    if (faults.lateRequests <= 0 || base::fromZeroToOne(state.draw()) >= faults.lateRequests)
+      return std::nullopt;
+    return Duration(static_cast<Duration::rep>(
+        state.draw() % static_cast<uint64_t>(faults.longestLate.count() + 1)));
+  });
+}
+
 Appended MemoryTable::append(const Append& append, TimePoint now) {
   constexpr size_t kShown = 8;
   return state_.with([&](State& state) {
@@ -160,6 +170,13 @@ std::optional<std::string> MemoryTable::get(const std::string& key) const {
     const auto found = state.data.cells.find(key);
     if (found == state.data.cells.end()) return std::nullopt;
     return found->second.value;
+  });
+}
+
+void MemoryTable::removeAll() {
+  state_.with([](State& state) {
+    state.data.cells.clear();
+    ++state.data.revision;
   });
 }
 

@@ -22,6 +22,8 @@ struct MemoryFaults {
   Duration longestDelay{0};  // a request, an answer and a notice take up to this each
   double lostAnswers = 0;    // the share of answers that are lost after the request was done
   double lostNotices = 0;    // the share of puts that a watch does not report
+  double lateRequests = 0;   // the share of requests that arrive up to longestLate later
+  Duration longestLate{0};   // their sender has asked again by then, or given up
 };
 
 class MemoryTable final {
@@ -33,6 +35,7 @@ class MemoryTable final {
   // Draw what happens to the next request, answer or notice.
   Duration drawDelay();
   bool drawLostAnswer();
+  std::optional<Duration> drawLateness();  // empty: the request is on time
 
   // The operations of a KeyValues.
   Appended append(const Append& append, TimePoint now);
@@ -49,6 +52,7 @@ class MemoryTable final {
   void put(const std::string& key, const std::string& value);
   void remove(const std::string& key);
   std::optional<std::string> get(const std::string& key) const;
+  void removeAll();
   void endLeases();
   struct Cell {
     std::string value;
