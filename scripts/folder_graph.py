@@ -48,10 +48,10 @@ PUBLIC = {
 # The houses from the bottom up, with the paths that belong to each.
 HOUSES = {
     "engine": (
-        *("sluice/", "include/", "python/", "fuzz/"),
+        *("sluice/", "include/", "python/"),
         *("tests/python/", "tests/device/", "tests/members/", "tests/hardening/", "tests/torch/"),
     ),
-    "tools": ("tools/", "tests/lab/", "tests/programs/"),
+    "tools": ("tools/", "fuzz/", "tests/lab/", "tests/programs/"),
     "papers": ("papers/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <sluice/model.h>
+#include <sluice/status.h>
 
 namespace sluice {
 
@@ -81,6 +82,10 @@ class SLUICE_API StageObserver {
   virtual void onStage(const StageEvent& event) = 0;
   /// Is called on the thread that waited, after its wait.
   virtual void onWait(const WaitEvent& event) = 0;
+  /// Is called on the thread that is about to wait; `event.to` has no meaning yet.
+  virtual void onWaitBegins(const WaitEvent& /*event*/) {}
+  /// Is called on the thread that waited, if its wait ended with an error instead of a result.
+  virtual void onWaitFails(const WaitEvent& /*event*/, const Status& /*why*/) {}
 };
 
 }  // namespace sluice

@@ -13,6 +13,10 @@ namespace sluice::base {
 [[noreturn]] void checkFailed(std::string_view condition, std::string_view values, const char* file,
                               int line);
 
+// Makes `witness` hear the text of a failed check, before the process aborts. One per process; null:
+// nobody hears it.
+void setCheckWitness(void (*witness)(std::string_view text));
+
 template <typename... Values>
 std::string describeValues(const Values&... values) {
   std::string text;

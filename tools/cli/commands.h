@@ -13,6 +13,7 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench);  // of `slui
 void addBenchFabricCommands(Program& program, CLI::App& bench);      // of `sluice bench`
 void addConfigCommand(Program& program, CLI::App& root);
 void addDoctorCommand(Program& program, CLI::App& root);
+void addFlightCommand(Program& program, CLI::App& trace);  // of `sluice trace`
 void addFormulasCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);

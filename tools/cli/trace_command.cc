@@ -295,6 +295,7 @@ void addTraceCommand(Program& program, CLI::App& root) {
   command->add_option("--step", flags->step, "Which iteration; default: the one of median length");
   command->add_flag("--json", flags->asJson, "Print JSON instead of tables");
   program.onRun(command, [flags](const base::Config&) { return merge(*flags); });
+  addFlightCommand(program, *group);
 }
 
 }  // namespace sluice::cli
