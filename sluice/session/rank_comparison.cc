@@ -8,12 +8,12 @@
 
 #include <sluice/base/byte_io.h>
 #include <sluice/base/options.h>
-#include <sluice/secret/digest.h>
+#include <sluice/transport/wire/crc32c.h>
 
 namespace sluice::session {
 namespace {
 
-constexpr size_t kMostHashes = 8000;  // as many as fit into a note of the store, 64 KiB
+constexpr size_t kMostHashes = 4000;  // as many as fit into a note of the store, 64 KiB
 
 std::string hashesToNote(std::span<const uint64_t> hashes) {
   base::ByteWriter writer;
@@ -37,11 +37,12 @@ std::pair<std::vector<uint64_t>, size_t> inGroups(std::vector<uint64_t> hashes) 
   return {std::move(groups), count};
 }
 
+// A note has so many hashes, and after them the rank's detail.
 Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std::string>& notes,
                                                            size_t expected) {
   std::vector<std::vector<uint64_t>> hashes;
   for (const std::string& note : notes) {
-    if (note.size() != expected * sizeof(uint64_t))
+    if (note.size() < expected * sizeof(uint64_t))
       return Status(Code::kDataLoss, "ranks compare different numbers of tensors");
     base::ByteReader reader(std::as_bytes(std::span(note)));
     auto& own = hashes.emplace_back();
@@ -53,9 +54,7 @@ Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std
 }  // namespace
 
 uint64_t hashOf(std::span<const std::byte> bytes) {
-  const std::string hash =
-      secret::digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  return base::ByteReader(std::as_bytes(std::span(hash))).number<uint64_t>();
+  return uint64_t{wire::crc32c(bytes)} | uint64_t{bytes.size()} << 32U;
 }
 
 std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_t>> hashes) {
@@ -71,7 +70,7 @@ std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_
     for (const auto& [hash, ranks] : ranksWith) {
       if (ranks > ranksWith[usual]) usual = hash;
     }
-    RankDifference difference{.first = t, .count = 1, .ranks = {}, .others = {}};
+    RankDifference difference{.first = t, .count = 1, .ranks = {}, .others = {}, .details = {}};
     for (uint32_t rank = 0; rank < hashes.size(); ++rank)
       (hashes[rank][t] == usual ? difference.others : difference.ranks).push_back(Rank{rank});
     return difference;
@@ -79,7 +78,8 @@ std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_
   return std::nullopt;
 }
 
-Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint64_t> hashes) {
+Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint64_t> hashes,
+                        const std::string& detail) {
   using Found = std::optional<RankDifference>;
   const auto promise = std::make_shared<std::promise<Result<Found>>>();
   const Duration atMost = job.config().duration(option::kWaitTimeout);
@@ -96,12 +96,14 @@ Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint6
     if (found) {
       found->first *= count;
       found->count = count;
+      for (const std::string& note : *notes)
+        found->details.push_back(note.substr(size * sizeof(uint64_t)));
     }
     promise->set_value(std::move(found));
   };
   job.gatherLater(
       key, digest, atMost,
-      [&job, promise, key, atMost, note = hashesToNote(grouped.first),
+      [&job, promise, key, atMost, note = hashesToNote(grouped.first) + detail,
        whenDetailed = std::move(whenDetailed)](const Result<std::vector<std::string>>& notes) {
         if (!notes.isOk()) return promise->set_value(notes.status());
         if (std::ranges::all_of(*notes, [&](const auto& other) { return other == notes->front(); }))

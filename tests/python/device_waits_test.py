@@ -170,7 +170,8 @@ def is_found(name: str, is_left_out: bool) -> bool:
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
-    ranks = Ranks(2)
+    # The comparison of ranks finds wrong numbers too; here the numbers are looked at.
+    ranks = Ranks(2, SLUICE_COMPARE_RANKS="off")
     yield ranks
     assert ranks.end() == [0, 0]
 

@@ -4,16 +4,19 @@ first forward pass has shown who reads them."""
 from __future__ import annotations
 
 import functools
+import hashlib
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+from torch._compile import _disable_dynamo
 
 from sluice._engine.backward import Backward
 from sluice._engine.training import Training
 from sluice._tensor.observe import Observer, Reads
-from sluice._tensor.slots import Gate, Slot
+from sluice._tensor.slots import DTYPES, Gate, Slot
 
 # Puts hooks on modules that wait at gates, and returns them.
 Watch = Callable[[Iterable[nn.Module]], list[Any]]
@@ -21,7 +24,7 @@ Watch = Callable[[Iterable[nn.Module]], list[Any]]
 
 class Plan:
     """Slots, gates and hooks of one model. They are made anew when others of its parameters are
-    trained: frozen layers are unfrozen."""
+    trained: frozen layers are unfrozen, a head is replaced."""
 
     def __init__(self, training: Training, backward: Backward) -> None:
         self.number = -1  # of the plans that were made
@@ -39,8 +42,7 @@ class Plan:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-        # Asked later without the model's own method, which waits.
-        self._parameters = list(model.parameters())
+        self._parameters = parameters_of(model)
         self._trainable = [parameter.requires_grad for parameter in self._parameters]
         training.slots = []
         for name, parameter in model.named_parameters():
@@ -56,16 +58,62 @@ class Plan:
         self._observer = Observer(model, set(training.slot_of))
 
     @property
+    @_disable_dynamo
     def is_outdated(self) -> bool:
-        """True iff parameters were frozen or unfrozen."""
-        return self._trainable != [parameter.requires_grad for parameter in self._parameters]
+        """True iff parameters were frozen, unfrozen, added, removed or replaced."""
+        now, then = parameters_of(self._training.model), self._parameters
+        return (
+            len(now) != len(then)
+            or not all(map(operator.is_, now, then))
+            or self._trainable != [parameter.requires_grad for parameter in now]
+        )
 
     def start_over(self) -> None:
-        """Takes the parameters anew, inside a call of the model."""
+        """Takes the parameters anew, inside a call of the model. Those that have come since the
+        last time begin with rank 0's values."""
+        self._let_in(set(self._parameters))
         self.gates_of.clear()
         self.take_parameters()
         assert self._observer is not None
         self._observer.enter(self._training.model)  # its call has begun already
+
+    def _let_in(self, known: set[nn.Parameter]) -> None:
+        training, job = self._training, self._training.job
+        named = dict(nn.Module.named_parameters(training.model))  # not the model's own: it waits
+        newcomers = {name: p for name, p in named.items() if p not in known}
+        for name, parameter in newcomers.items():
+            if parameter.dtype not in DTYPES:
+                raise ValueError(
+                    f"'{name}', which came after distribute(), is {parameter.dtype}; sluice "
+                    "averages float32, float64, bfloat16 and float16"
+                )
+            if parameter.device.type != "cpu" and training.device is None:
+                raise ValueError(
+                    f"'{name}', which came after distribute(), is on {parameter.device}, but the "
+                    "model is not; move it, or add it before"
+                )
+        lines = [f"'{name}' {tuple(p.shape)} {p.dtype}" for name, p in newcomers.items()]
+        text = ", ".join(lines) or "none"
+        note = f"{hashlib.sha256(text.encode()).hexdigest()} {text[:200]}"
+        brought = job.gather(f"joined/{training.name}/{self.number}", note)
+        if other := next((rank for rank, each in enumerate(brought) if each != brought[0]), 0):
+            raise RuntimeError(
+                f"the ranks have added different parameters to '{training.name}': "
+                f"{brought[0][65:]} on rank 0, but {brought[other][65:]} on rank {other}"
+            )
+        for parameter in newcomers.values():
+            job.broadcast(parameter.detach())
+
+    def stop(self) -> None:
+        """Takes all hooks off parameters and modules."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer = None
+        self.gates_of.clear()
+        self._reads, self._parameters, self._trainable = Reads(), [], []
 
     def agree(self, watch: Watch) -> None:
         """Makes the plan, with all ranks. The first gradients are there, so the first forward pass
@@ -101,3 +149,18 @@ class Plan:
         agreed = torch.tensor(order, dtype=torch.int64, device="cpu")
         self._training.job.broadcast(agreed)
         self._training.slots = [slots[n] for n in agreed.tolist()]
+
+
+def parameters_of(model: nn.Module) -> list[nn.Parameter]:
+    """Returns the parameters as they are now, without a wait, and in less time than
+    model.parameters() takes: this is asked in every forward pass."""
+    found: list[nn.Parameter | None] = []
+    seen: set[nn.Module] = set()
+    waiting: list[nn.Module] = [model]
+    while waiting:
+        module = waiting.pop()
+        if module not in seen:
+            seen.add(module)
+            found += module._parameters.values()
+            waiting += (child for child in module._modules.values() if child is not None)
+    return [parameter for parameter in found if parameter is not None]

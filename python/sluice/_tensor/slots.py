@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from sluice import _core
 from sluice._tensor.doors import Door
 from sluice._tensor.pending import PendingGradient
 
@@ -51,9 +52,9 @@ class Slot:
         # in two reentrant checkpoints. Such a gradient is handed over at the end.
         self.comes_in_parts = False
         self.gradient_round = -1  # the last round in which it got a part
-        # The parameter's version and address at step(); with a server's optimizer, those that the
-        # servers know.
-        self.known: tuple[int, int] | None = None
+        # What the parameter looked like at step(); with a server's optimizer, as the servers know
+        # it.
+        self.known: tuple[int, int, bytes] | None = None
 
     @property
     def awaits_finish(self) -> bool:
@@ -68,6 +69,12 @@ class Slot:
         """True iff the program has changed the parameter, or given it other memory, since
         know()."""
         return self.known is not None and self.known != _look(self.parameter)
+
+    @property
+    def is_moved(self) -> bool:
+        """True iff the program has done so by other means than `.data`: the servers' results may
+        have come into the parameter's memory since."""
+        return self.known is not None and self.known[:2] != _look(self.parameter)[:2]
 
     def refuse_changed(self) -> None:
         if self.is_changed:
@@ -97,8 +104,14 @@ def described(slots: list[Slot]) -> list[tuple[str, int, str]]:
     return [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in slots]
 
 
-def _look(parameter: Tensor) -> tuple[int, int]:
-    return parameter._version, parameter.data_ptr()
+def _look(parameter: Tensor) -> tuple[int, int, bytes]:
+    """Returns version, address and a few values. A write through `.data` changes the values alone;
+    those on a device are left out, since reading them would wait."""
+    values = b""
+    if parameter.device.type == "cpu" and (parameter.is_contiguous() or is_dense(parameter)):
+        address, size = parameter.data_ptr(), parameter.element_size()
+        values = _core.peek(address, parameter.numel(), size)
+    return parameter._version, parameter.data_ptr(), values
 
 
 def is_untouched(slot: Slot) -> bool:
