@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 targets=("${@:2}")
-((${#targets[@]})) || targets=(header_raw header_sealed rendezvous_message sparse saved_state mad_member stream_plain stream_tls epoch_record member_message)
+((${#targets[@]})) || targets=(header_raw header_sealed rendezvous_message sparse saved_state mad_member stream_plain stream_tls epoch_record member_message flight_file life_sign etcd_answer network_file profile trace_file options_file)
 
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}"
@@ -17,7 +17,9 @@ declare -A running
 for target in "${targets[@]}"; do
   case $target in
     header_*) longest=72 ;;  # a header is no longer
+    etcd_answer | network_file | profile | trace_file | options_file) longest=4096 ;;
     stream_*) longest=160 ;;  # some twenty messages; longer scripts only repeat themselves
+    flight_file) longest=4096 ;;  # a header, some names and texts, and fifty events
     *) longest=1024 ;;
   esac
   mkdir -p "build/fuzz/found/$target"

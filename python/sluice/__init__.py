@@ -13,6 +13,7 @@ from typing import Any
 from sluice._backend import groups
 from sluice._core import PeerLostError, __version__
 from sluice._front.distribute import distribute
+from sluice._front.release import release
 from sluice._job.job import Averaged, MembersChange, current
 from sluice._measure.profile import Profile
 
@@ -29,6 +30,7 @@ __all__ = [
     "mean",
     "on_members_changed",
     "rank",
+    "release",
     "report",
     "world_size",
 ]
@@ -46,7 +48,7 @@ def world_size() -> int:
 
 def barrier() -> None:
     """Returns when every rank has called it."""
-    current().gather("barrier", "")
+    current().barrier()
 
 
 def mean(value: Averaged) -> Averaged:
@@ -70,5 +72,7 @@ def epochs() -> dict[str, Any]:
 
 def report() -> str:
     """Returns as text how this rank has spent its time since training began: every model's waits by
-    layer, bytes and steps."""
-    return "\n".join(model.report() for model in current().models)
+    layer, bytes and steps; also those of the model that was released last."""
+    job = current()
+    texts = [job.last_report, *(model.report() for model in job.models)]
+    return "\n".join(text for text in texts if text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,11 +20,14 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.plugins import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
+from lightning.pytorch.trainer.states import TrainerStatus
 from torch import Tensor
 
 from sluice._front.distribute import distribute
 from sluice._front.model import GatedModule
 from sluice._front.optimizer import GatedOptimizer
+from sluice._front.release import release
+from sluice._job.ending import reason_of
 
 __all__ = ["SluiceDDPStrategy", "SluiceStrategy"]
 
@@ -99,8 +103,7 @@ class SluiceStrategy(SluiceDDPStrategy):
         assert module is not None
         if isinstance(module, GatedModule):
             raise ValueError(
-                f"{type(module).__name__} was trained by an earlier fit(); give the next fit() "
-                "copy.deepcopy(module)"
+                f"{type(module).__name__} is distributed already; call sluice.release(module) first"
             )
         if not module.automatic_optimization:
             raise ValueError(
@@ -156,9 +159,13 @@ class SluiceStrategy(SluiceDDPStrategy):
         """Does nothing: there is no wrapper to prepare."""
 
     def teardown(self) -> None:
-        for optimizer in self.optimizers:
-            if isinstance(optimizer, GatedOptimizer):
-                optimizer.synchronize()  # the module is read from now on, also by old references
+        """Gives the module back as a plain one. After an exception no rank waits for the others: it
+        tells them why."""
+        module, error = self.lightning_module, sys.exc_info()[1]
+        if isinstance(module, GatedModule):
+            if error is not None and _is_interrupted(module):
+                module._sluice.abandon(reason_of(error))
+            release(module)
         super().teardown()
 
     @classmethod
@@ -166,6 +173,10 @@ class SluiceStrategy(SluiceDDPStrategy):
         strategy_registry.register(
             "sluice", cls, description="sluice.distribute() instead of DistributedDataParallel"
         )
+
+
+def _is_interrupted(module: Any) -> bool:
+    return bool(module.trainer.state.status == TrainerStatus.INTERRUPTED)
 
 
 def _is_in_parts(optimizer: GatedOptimizer) -> bool:

@@ -16,12 +16,16 @@ constexpr std::array kAll{
     &option::kAlgorithm,
     &option::kBusyLimit,
     &option::kCheckRanksEvery,
+    &option::kCompareRanks,
     &option::kConfig,
     &option::kCongestionControl,
     &option::kCredit,
     &option::kDebug,
     &option::kEncrypt,
     &option::kFabric,
+    &option::kFlightBytes,
+    &option::kFlightDir,
+    &option::kFlightSignal,
     &option::kHeartbeatInterval,
     &option::kIface,
     &option::kInsecure,
@@ -34,6 +38,8 @@ constexpr std::array kAll{
     &option::kMembersCa,
     &option::kMembersCertificate,
     &option::kMembersKey,
+    &option::kMembersPasswordFile,
+    &option::kMembersUser,
     &option::kMetricsAddress,
     &option::kMetricsPort,
     &option::kMinMembers,
@@ -77,8 +83,10 @@ void addOptions(std::span<const Option* const> options) {
   }
 }
 
-std::string unknownName(std::string_view what, std::string_view written,
+std::string unknownName(std::string_view what, std::string_view name,
                         std::span<const std::string_view> known) {
+  constexpr size_t kLongestShown = 64;  // no name is as long, and the text may come from a file
+  const std::string written = printable(name.substr(0, kLongestShown));
   const auto guess = nearest(written, known);
   if (guess.empty()) {
     return fmt::format("unknown {} '{}'; 'sluice config show' lists all", what, written);

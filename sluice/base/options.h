@@ -15,6 +15,11 @@
 
 namespace sluice::base {
 
+// The error of an address in `members` that has a user or a password in it. It does not repeat them.
+inline constexpr std::string_view kNoUserInAddress =
+    "an address of etcd servers has no '@': a user or password in it would be seen in logs; give "
+    "members-user and members-password-file instead";
+
 // Add an option here and in kAll in options.cc.
 namespace option {
 inline constexpr Option kAlgorithm =
@@ -25,8 +30,13 @@ inline constexpr Option kBusyLimit = sameOnAllRanks(
      "Give up on a rank that lives but whose loop has done one piece of work for this long"});
 inline constexpr Option kCheckRanksEvery = sameOnAllRanks(
     {"check-ranks-every", Kind::kInteger, "0",
-     "PyTorch: compare the parameters of all ranks after every so many steps, while training "
-     "goes on; 0: never"});
+     "PyTorch: also compare all parameters and the optimizer's state after every so many steps; "
+     "0: never"});
+inline constexpr Option kCompareRanks = sameOnAllRanks(
+    {"compare-ranks", Kind::kChoice, "error",
+     "PyTorch: what happens when ranks take different steps or have different parameters, where "
+     "the algorithm keeps them equal",
+     "error|warn|off"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{"debug", Kind::kText, "",
                                "What to watch over while training: gates (PyTorch parameters are "
@@ -41,6 +51,17 @@ inline constexpr Option kEncrypt =
 inline constexpr Option kFabric =
     sameOnAllRanks({"fabric", Kind::kChoice, "tcp",
                     "What moves the bytes: tcp, or ucx for RDMA and shared memory", "tcp|ucx"});
+inline constexpr Option kFlightBytes{
+    "flight-bytes", Kind::kBytes, "4194304",
+    "Memory for the latest events of this rank, which are saved when the job goes wrong "
+    "(docs/trace.md); 0: none"};
+inline constexpr Option kFlightDir{
+    "flight-dir", Kind::kText, "",
+    "Keep the latest events in a file of this folder, which outlives a kill; empty: in memory"};
+inline constexpr Option kFlightSignal{"flight-signal", Kind::kChoice, "none",
+                                      "This signal saves the latest events, and training goes on; "
+                                      "a handler of the program stays",
+                                      "none|SIGUSR1|SIGUSR2|SIGQUIT"};
 inline constexpr Option kIface{
     "iface", Kind::kText, "",
     "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
@@ -94,6 +115,11 @@ inline constexpr Option kMembersCertificate{
     "etcds: the file of the certificate that this process shows to etcd"};
 inline constexpr Option kMembersKey{"members-key", Kind::kText, "",
                                     "etcds: the file of that certificate's private key"};
+inline constexpr Option kMembersPasswordFile{
+    "members-password-file", Kind::kText, "",
+    "Read the password of members-user from this file of mode 0600"};
+inline constexpr Option kMembersUser{"members-user", Kind::kText, "",
+                                     "The user as whom this process logs in to etcd"};
 inline constexpr Option kMetricsAddress{
     "metrics-address", Kind::kText, "127.0.0.1",
     "Where metrics are served: who can reach it can read layer names"};

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <sstream>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/base/text.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/join_members.h>
+#include <sluice/session/other_ranks.h>
 #include <sluice/session/protection.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>
@@ -24,14 +28,18 @@ constexpr auto kLastWords = std::chrono::seconds(5);
 // Goodbyes to the other ranks' pulses may take this long. It is short, since nobody waits for them.
 constexpr auto kPulseGoodbye = std::chrono::milliseconds(500);
 
+// The notes of the first rank that ends in bad order, and in good order.
+constexpr std::string_view kFailureKey = "failed";
+constexpr std::string_view kEndKey = "ended";
+
 bool wasLaunched(const base::Config::Values& environment) {
   constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK",
                                                        "SLURM_PROCID"};
   return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
 }
 
-// Opens the metrics endpoint; null if metrics are off. Ranks of one host listen on consecutive
-// ports.
+// Opens the metrics endpoint; null if metrics are off or there is no place for them. Ranks of one
+// host listen on consecutive ports.
 Result<std::unique_ptr<metrics::MetricsServer>> openMetrics(const base::Config& config,
                                                             uint32_t localRank) {
   constexpr int64_t kLastPort = 65535;
@@ -45,10 +53,14 @@ Result<std::unique_ptr<metrics::MetricsServer>> openMetrics(const base::Config& 
         fmt::format("metrics-port '{}' is not a port for local rank {}; give a number or off", text,
                     localRank));
   }
-  SLUICE_ASSIGN_OR_RETURN(auto endpoint,
-                          metrics::MetricsServer::open(config.text(option::kMetricsAddress),
-                                                       static_cast<uint16_t>(port)));
-  log("session").info("metrics: {}", endpoint->url());
+  auto endpoint = metrics::MetricsServer::open(config.text(option::kMetricsAddress),
+                                               static_cast<uint16_t>(port));
+  if (!endpoint.isOk()) {
+    // Training does not need them. A job may have waited for its hosts for hours.
+    log("session").warn("{}; this rank trains without metrics", endpoint.status().message());
+    return std::unique_ptr<metrics::MetricsServer>();
+  }
+  log("session").info("metrics: {}", (*endpoint)->url());
   return endpoint;
 }
 
@@ -105,6 +117,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
   // From here on the job has a key of its own. The user's key opens doors only; what travels is
   // protected by keys that die with the job, so a leftover of an earlier job cannot take part.
   job->hasMet_ = true;
+  SLUICE_RETURN_IF_ERROR(job->startFlightRecorder(*everybody));
+  job->listenForEnds();
   const secret::JobKey usersKey = std::exchange(job->key_, job->rendezvous_->jobKey());
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
   if (wantsMembers(job->config_)) SLUICE_RETURN_IF_ERROR(job->startMembers(usersKey));
@@ -133,6 +147,80 @@ Status JobParts::startMembers(const secret::JobKey& usersKey) {
   return base::ok();
 }
 
+Status JobParts::startFlightRecorder(const std::vector<std::string>& addresses) {
+  flight::About about{.rank = launch_.rank, .worldSize = launch_.worldSize};
+  about.job = config_.text(option::kJob);
+  // torchrun's name of a launch without one is "none".
+  for (const auto& [variable, id] : launch_.ids) {
+    if (about.job.empty() && id != "none") about.job = id;
+  }
+  if (about.job.empty()) about.job = fmt::format("port{}", launch_.masterPort);
+  // The ports of all ranks tell this job from the next one of the same name (FNV-1a).
+  about.run = 0xcbf29ce484222325;
+  for (const std::string& address : addresses) {
+    for (const char c : address) about.run = (about.run ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  }
+  SLUICE_ASSIGN_OR_RETURN(flight_, flight::FlightRecorder::begin(config_, about));
+  return base::ok();
+}
+
+// A note has the rank, the number of gatherings that it has begun, and the reason.
+void JobParts::listenForEnds() {
+  if (wantsMembers(config_)) return;
+  const auto listen = [this](std::string_view key, const std::shared_ptr<base::Guarded<End>>& to) {
+    whenSet(std::string(key), [self = rank(), to](const std::string& note) {
+      std::istringstream words(note);
+      uint32_t whose = 0;
+      End end;
+      std::string why;
+      if (!(words >> whose >> end.gatherings) || !std::getline(words >> std::ws, why)) return;
+      if (Rank{whose} == self) return;
+      end.why = {Code::kPeerLost, fmt::format("rank {} {}", whose, base::printable(why))};
+      to->with([&](End& known) { known = std::move(end); });
+    });
+  };
+  listen(kFailureKey, failure_);
+  listen(kEndKey, end_);
+}
+
+void JobParts::abandon(const std::string& why) {
+  if (members_ != nullptr) return abandonMembers();
+  if (!refusal(std::nullopt).isOk()) return;  // the others have heard of the first
+  const Status said = set(std::string(kFailureKey),
+                          fmt::format("{} {} {}", rank(), gatherings_, base::printable(why)));
+  if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
+}
+
+Status JobParts::explained(const Status& error) const {
+  constexpr auto kPeriod = std::chrono::milliseconds(20);
+  constexpr int kLooks = 5;
+  if (error.code() != Code::kPeerLost || members_ != nullptr) return error;
+  for (int look = 0; look < kLooks; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kPeriod);
+    const Status why = refusal(std::nullopt);
+    if (!why.isOk()) return error.message().ends_with(why.message()) ? error : why;
+  }
+  return error;
+}
+
+Status JobParts::announceEnd() {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
+  if (members_ != nullptr || !end_->with([](const End& end) { return end.why; }).isOk())
+    return base::ok();
+  return set(std::string(kEndKey), fmt::format("{} {} {}", rank(), gatherings_, describeGoodEnd()));
+}
+
+std::string_view JobParts::describeGoodEnd() const {
+  return isAskedToLeave() ? "was told to end (SIGTERM) and has left" : "has ended its training";
+}
+
+Status JobParts::refusal(std::optional<uint64_t> number) const {
+  SLUICE_RETURN_IF_ERROR(failure_->with([](const End& end) { return end.why; }));
+  if (!number) return base::ok();
+  return end_->with(
+      [&](const End& end) { return end.gatherings < *number ? end.why : base::ok(); });
+}
+
 Status JobParts::startPulse(fabric::TcpListener listener,
                             const std::vector<std::string>& addresses) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
@@ -141,13 +229,14 @@ Status JobParts::startPulse(fabric::TcpListener listener,
   SLUICE_ASSIGN_OR_RETURN(membership.addresses, net::parseAddresses(addresses));
   fabric::TcpOptions options = fabric::readTcpOptions(config_);
   options.closeDeadline = kPulseGoodbye;
-  SLUICE_ASSIGN_OR_RETURN(
-      pulse_, fabric::PulseThread::start(liveness, loop(), worldSize(),
-                                         [&](net::EpollLoop& loop, fabric::Receiver& receiver) {
-                                           return fabric::makeTcpFabric(loop, std::move(listener),
-                                                                        std::move(membership),
-                                                                        options, receiver);
-                                         }));
+  SLUICE_ASSIGN_OR_RETURN(pulse_, fabric::PulseThread::start(
+                                      liveness, loop(), worldSize(),
+                                      [&](net::EpollLoop& loop, fabric::Receiver& receiver) {
+                                        return fabric::makeTcpFabric(loop, std::move(listener),
+                                                                     std::move(membership), options,
+                                                                     receiver);
+                                      },
+                                      &trainingThread_));
   return base::ok();
 }
 
@@ -197,21 +286,51 @@ std::string JobParts::interfaceName() const {
 
 Result<std::vector<std::string>> JobParts::gather(const std::string& key,
                                                   const std::string& value) {
-  return gather(key, value, config_.duration(option::kRendezvousTimeout));
+  return gatherNumbered(key, value, config_.duration(option::kRendezvousTimeout), {},
+                        ++gatherings_);
 }
 
 Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value,
                                                   Duration atMost,
                                                   const base::Interruption& refusal) {
+  return gatherNumbered(key, value, atMost, refusal, std::nullopt);
+}
+
+Result<std::vector<std::string>> JobParts::gatherNumbered(const std::string& key,
+                                                          const std::string& value, Duration atMost,
+                                                          const base::Interruption& refused,
+                                                          std::optional<uint64_t> number) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
-  const auto ask = [&]() -> Status {
-    if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
-    return refusal ? refusal() : base::ok();
+  const base::TrainingThread::Call call(&trainingThread_, base::Doing::kGather);
+  const auto others = [this] {
+    return describeOtherRanks(pulse_.get(), launch_.rank, launch_.worldSize, clock_.now());
   };
-  return base::await<std::vector<std::string>>(
-      loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
-      refusal ? base::Interruption(ask) : interruption_);
+  // A rank that only serves waits here while the others train, which is no long wait.
+  LongWait wait(clock_, config_.duration(option::kStallAfter), [&](Duration waited) {
+    if (atMost >= base::kAsLongAsItTakes) return;
+    const std::string text = others();
+    log("session").warn("rank {} has been {} ('{}') for {}{}{}", launch_.rank,
+                        base::describe(trainingThread_.now()), key, base::describeSince(waited),
+                        text.empty() ? "" : ": ", text);
+  });
+  const auto ask = [&]() -> Status {
+    wait.look();
+    if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
+    SLUICE_RETURN_IF_ERROR(refusal(number));
+    return refused ? refused() : base::ok();
+  };
+  const auto meeting = flight_ ? flight_->meetingBegins(key) : flight::FlightRecorder::Meeting{};
+  auto got = base::await<std::vector<std::string>>(
+      loop(), [&](auto all) { gatherOnLoop(key, value, atMost, std::move(all)); }, ask);
+  if (flight_) flight_->meetingEnds(meeting, got.status());
+  // A rank that says why it ends is missed next: its reason says more than that it is gone.
+  if (got.status().code() == Code::kPeerLost) SLUICE_RETURN_IF_ERROR(refusal(number));
+  if (got.status().code() == Code::kTimeout) {
+    if (const std::string text = others(); !text.empty())
+      return Status(Code::kTimeout, fmt::format("{}: {}", got.status().message(), text));
+  }
+  return got;
 }
 
 void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,

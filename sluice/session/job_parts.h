@@ -9,15 +9,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sluice/base/await.h>
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
 #include <sluice/base/ids.h>
+#include <sluice/base/mutex.h>
 #include <sluice/base/net/epoll_loop.h>
+#include <sluice/base/whereabouts.h>
 #include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/join/rendezvous/rendezvous.h>
+#include <sluice/observe/flight/flight_recorder.h>
 #include <sluice/observe/metrics/endpoint.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/session/term_request.h>
@@ -49,6 +53,8 @@ class JobParts final {
   // True iff SIGTERM has come and the option leave-on-term is on: after its step the rank is to
   // leave its sessions, which tells the others why.
   bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
+  // Says how this rank ends in good order: "has ended its training".
+  std::string_view describeGoodEnd() const;
 
   // Return rank and world size; those of the present epoch, if members may be lost.
   Rank rank() const { return members_ ? members_->view().self : launch_.rank; }
@@ -59,6 +65,17 @@ class JobParts final {
   uint32_t firstWorldSize() const { return launch_.worldSize; }
   // Makes this process's end a loss to the other members, not a goodbye: they need not wait for it.
   void abandonMembers() { isAbandoned_ = true; }
+
+  // Tells the other ranks that this one ends in bad order: every gathering of theirs, now and later,
+  // ends with `why` and this rank's name. The first rank that says so is the one they hear of. If
+  // members may be lost, the others go on without this rank instead.
+  void abandon(const std::string& why);
+  // Returns the error of a wait, with the reason of the rank that has ended in bad order if it has
+  // said one: its words and its loss come at the same moment, in any order. Not on the loop.
+  Status explained(const Status& error) const;
+  // Tells the others that this rank ends in good order and comes to no gathering without a time of
+  // its own: those that it has not begun end with its name. The first rank is heard.
+  Status announceEnd();
   // Returns this rank's way to the other members; null if the loss of a rank ends what it takes part
   // in. Used on the loop, but for its view().
   membership::MemberChannel* members() const { return members_.get(); }
@@ -68,8 +85,11 @@ class JobParts final {
   // Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
 
-  // Knows how busy the other ranks' loops are; null in a job of one.
+  // Knows how busy the other ranks' loops are, and what they do; null in a job of one.
   fabric::Pulse* pulse() { return pulse_.get(); }
+
+  // Holds what this rank's training thread does, for the other ranks. Thread-safe.
+  base::TrainingThread& trainingThread() { return trainingThread_; }
 
   // Returns the thread that holds strangers off the ports of this process. REQUIRES: worldSize() >
   // 1
@@ -77,6 +97,9 @@ class JobParts final {
 
   // Returns the endpoint at which this process serves metrics; null if it serves none.
   metrics::MetricsServer* metrics() { return metrics_.get(); }
+
+  // Returns the recorder of the job's latest events; null in a job of one, and if flight-bytes is 0.
+  flight::FlightRecorder* flight() { return flight_.get(); }
 
   // Returns the address, without a port, at which the others reach this rank; loopback in a job of
   // one.
@@ -105,6 +128,20 @@ class JobParts final {
 
  private:
   Status startMembers(const secret::JobKey& usersKey);
+  // How the first other rank ends, as far as it has said so.
+  struct End {
+    Status why;
+    uint64_t gatherings = 0;  // that it has begun
+  };
+  void listenForEnds();
+  // Returns why a gathering cannot end well; `number` counts those without a time of their own.
+  Status refusal(std::optional<uint64_t> number) const;
+  Result<std::vector<std::string>> gatherNumbered(const std::string& key, const std::string& value,
+                                                  Duration atMost,
+                                                  const base::Interruption& refused,
+                                                  std::optional<uint64_t> number);
+  // `addresses` are the same on all ranks.
+  Status startFlightRecorder(const std::vector<std::string>& addresses);
   void gatherOnLoop(const std::string& key, const std::string& value, Duration atMost,
                     std::function<void(Result<std::vector<std::string>>)> got);
   // `addresses` holds the addresses of all ranks' listeners for pulses, by rank.
@@ -118,10 +155,17 @@ class JobParts final {
   secret::JobKey key_;  // constant after join()
   const base::Interruption interruption_;
   std::atomic<bool> isAbandoned_{false};
-  bool hasMet_ = false;  // true iff everybody was here once
+  // In bad and in good order; shared with handlers that may come late.
+  const std::shared_ptr<base::Guarded<End>> failure_ = std::make_shared<base::Guarded<End>>();
+  const std::shared_ptr<base::Guarded<End>> end_ = std::make_shared<base::Guarded<End>>();
+  std::atomic<uint64_t> gatherings_{0};  // begun here, without a time of their own
+  bool hasMet_ = false;                  // true iff everybody was here once
   const base::ProcessMark process_;
+  const base::RealClock clock_;
+  base::TrainingThread trainingThread_{clock_};
   std::optional<TermRequest> term_;  // with leave-on-term only
   base::HomePtr<metrics::MetricsServer> metrics_;
+  base::HomePtr<flight::FlightRecorder> flight_;  // the loop reports to it
   net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one

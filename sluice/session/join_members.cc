@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/clock.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/base/units.h>
 #include <sluice/join/membership/etcd/etcd_membership.h>
 #include <sluice/join/membership/job_space.h>
 #include <sluice/transport/fabric/common.h>
@@ -24,6 +26,10 @@ using membership::StoredEpoch;
 
 constexpr auto kPatienceWithStore = std::chrono::seconds(15);
 constexpr std::string_view kBegun = "begun";
+// The leases of members that were killed have ended after this time: a lease is 10 s, and etcd may
+// begin it anew when its leader changes. Those of a job that runs are renewed.
+constexpr Duration kLongestDeadLease = std::chrono::seconds(25);
+constexpr Duration kLookForLeases = std::chrono::milliseconds(500);
 
 Status checkSettings(const JoiningMember& joining) {
   const base::Config& config = joining.config;
@@ -34,8 +40,8 @@ Status checkSettings(const JoiningMember& joining) {
   SLUICE_RETURN_IF_ERROR(membership::checkJobName(config.text(option::kJob)));
   if (!joining.storeKey.isSecret()) {
     return {Code::kInvalidArgument,
-            "a job with --members needs a job key: make one with 'sluice key new FILE', and say "
-            "--job-key-file FILE"};
+            "a job with --members needs a job key: make one with 'sluice key new -o FILE', and "
+            "say --job-key-file FILE"};
   }
   if (config.text(option::kFabric) == "ucx") {
     return {Code::kInvalidArgument,
@@ -75,8 +81,8 @@ class Entrance final {
   Entrance(const JoiningMember& joining, membership::Membership& membership)
       : joining_(joining), membership_(membership) {}
 
-  // Writes the first epoch of this job. An epoch of an earlier job of the same name is followed, if
-  // none of its members lives.
+  // Writes the first epoch of this job. An epoch of an earlier job of the same name is followed, as
+  // soon as none of its members lives.
   Result<StoredEpoch> writeFirst(EpochRecord first) {
     SLUICE_ASSIGN_OR_RETURN(StoredEpoch stored, ask<StoredEpoch>([&](auto got) {
                               membership_.begin(first, kPatienceWithStore, std::move(got));
@@ -84,7 +90,7 @@ class Entrance final {
     // Somebody else may write between the answer and the next attempt, so each turn asks
     // whether the job that stands there still lives.
     while (stored.record.nonce != first.nonce) {
-      SLUICE_RETURN_IF_ERROR(checkOver(stored.record));
+      SLUICE_RETURN_IF_ERROR(waitUntilOver(stored.record));
       first.number = Epoch{index(stored.record.number) + 1};
       SLUICE_ASSIGN_OR_RETURN(stored, ask<StoredEpoch>([&](auto got) {
                                 membership_.replace(stored, first, kPatienceWithStore,
@@ -103,18 +109,45 @@ class Entrance final {
   }
 
  private:
-  Status checkOver(const EpochRecord& record) {
-    SLUICE_ASSIGN_OR_RETURN(const auto announced, ask<std::vector<Member>>([&](auto got) {
-                              membership_.announced(kPatienceWithStore, std::move(got));
-                            }));
-    for (const Member& member : announced) {
-      if (!record.rankOf(member.id)) continue;
-      return {Code::kRefused,
-              fmt::format("a job named '{}' is running, with a member on {}; choose another --job, "
-                          "or wait half a minute after its end",
-                          joining_.config.text(option::kJob), base::printable(member.host))};
+  // A job that was killed and is started again at once finds its former members announced, until
+  // their leases end.
+  Status waitUntilOver(const EpochRecord& record) {
+    // The other ranks wait for the answer no longer than rendezvous-timeout.
+    const Duration patience =
+        std::min(kLongestDeadLease, joining_.config.duration(option::kRendezvousTimeout) / 5 * 4);
+    const TimePoint end = base::RealClock().now() + patience;
+    for (bool isFirst = true;; isFirst = false) {
+      SLUICE_ASSIGN_OR_RETURN(const auto announced, ask<std::vector<Member>>([&](auto got) {
+                                membership_.announced(kPatienceWithStore, std::move(got));
+                              }));
+      const auto living = std::ranges::find_if(
+          announced, [&](const Member& member) { return record.rankOf(member.id).has_value(); });
+      if (living == announced.end()) return base::ok();
+      const std::string& job = joining_.config.text(option::kJob);
+      const std::string host = base::printable(living->host);
+      if (base::RealClock().now() >= end) {
+        return {Code::kRefused,
+                fmt::format("a job named '{}' is running, with a member on {}; choose another "
+                            "--job, or end that one first",
+                            job, host)};
+      }
+      if (isFirst) {
+        log("session").warn(
+            "a job named '{}' is in the store, with a member on {}: waiting up to {} for the end "
+            "of its lease",
+            job, host, base::formatDuration(patience));
+      }
+      SLUICE_RETURN_IF_ERROR(rest(kLookForLeases));
     }
-    return base::ok();
+  }
+
+  Status rest(Duration time) {
+    return base::awaitStatus(
+        joining_.loop,
+        [&](auto got) {
+          (void)joining_.loop.after(time, [got = std::move(got)] { got(base::ok()); });
+        },
+        joining_.interruption);
   }
 
   template <typename T, typename Start>
@@ -130,6 +163,18 @@ class Entrance final {
   const JoiningMember& joining_;
   membership::Membership& membership_;
 };
+
+// Tells the other ranks how this one has fared, and returns the error of any rank.
+Status hearOutcomes(const JoiningMember& joining, const std::string& key, const Status& own) {
+  SLUICE_ASSIGN_OR_RETURN(const auto outcomes,
+                          joining.gather(key, own.isOk() ? std::string(kBegun) : own.message()));
+  for (const auto& outcome : outcomes) {
+    if (outcome == kBegun) continue;
+    return {Code::kUnavailable,
+            fmt::format("the members of the job cannot be agreed: {}", outcome)};
+  }
+  return base::ok();
+}
 
 Result<std::unique_ptr<fabric::Fabric>> makeMembersFabric(const JoiningMember& joining,
                                                           const std::vector<Member>& members,
@@ -218,16 +263,13 @@ Result<std::unique_ptr<membership::MemberChannel>> joinMembers(const JoiningMemb
   // Everybody hears of an error of any rank. Rank 0 has written when it answers here.
   Status own = made;
   if (own.isOk() && joining.rank == Rank{0}) own = first.status();
-  const auto outcomes =
-      joining.gather("members/begun", own.isOk() ? std::string(kBegun) : own.message());
-  if (!outcomes.isOk()) return endOnLoop(outcomes.status());
-  for (const auto& outcome : *outcomes) {
-    if (outcome != kBegun)
-      return endOnLoop({Code::kUnavailable,
-                        fmt::format("the members of the job cannot be agreed: {}", outcome)});
-  }
+  if (const Status agreed = hearOutcomes(joining, "members/begun", own); !agreed.isOk())
+    return endOnLoop(agreed);
   if (joining.rank != Rank{0}) first = Entrance(joining, *membership).readFirst(everybody.nonce);
-  if (!first.isOk()) return endOnLoop(first.status());
+  // The first word of a member makes the others watch it and be watched. A member that still waits
+  // for the store would be silent, and lost.
+  if (const Status agreed = hearOutcomes(joining, "members/read", first.status()); !agreed.isOk())
+    return endOnLoop(agreed);
 
   Result<std::unique_ptr<membership::MemberChannel>> started = Status(Code::kCancelled, "");
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(joining.loop, [&] {

@@ -29,6 +29,9 @@ struct End {
 std::string endKey(const std::string& name) {
   return "end/" + name;
 }
+std::string failureKey(const std::string& session) {
+  return "failure/" + session;
+}
 
 std::string doneKey(const std::string& name, Rank rank) {
   return fmt::format("done/{}/{}", name, rank);
@@ -98,12 +101,17 @@ EpochsJob epochsJob(JobParts& job) {
   return {.loop = job.loop(),
           .config = job.config(),
           .members = *job.members(),
-          .address = job.address(),
           .pulse = job.pulse(),
           .interruption = job.interruption(),
-          .makeFabric = [&job](const EpochPlace& place, fabric::TcpListener listener,
-                               fabric::Receiver& receiver, fabric::Pulse* pulse) {
-            return makeEpochFabric(job, place, std::move(listener), receiver, pulse);
+          .openPort = [&job, address = job.address()]() -> Result<EpochPort> {
+            SLUICE_ASSIGN_OR_RETURN(auto opened, fabric::TcpListener::open(address));
+            const auto listener = std::make_shared<fabric::TcpListener>(std::move(opened));
+            return EpochPort{
+                .address = listener->address().toString(),
+                .connect = [&job, listener](const EpochPlace& place, fabric::Receiver& receiver,
+                                            fabric::Pulse* pulse) {
+                  return makeEpochFabric(job, place, std::move(*listener), receiver, pulse);
+                }};
           }};
 }
 
@@ -147,6 +155,10 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   }
   if (options.observer != nullptr) session->observers_.add(*options.observer);
   if (session->tracing_) session->observers_.add(session->tracing_->observer());
+  if (job.flight() != nullptr) {
+    session->flight_ = std::make_unique<FlightLog>(*job.flight(), job.loop(), plan, options.name);
+    session->observers_.add(*session->flight_);
+  }
   if (!options.interruption) options.interruption = job.interruption();
   if (options.device != nullptr && isWorker) {
     SLUICE_ASSIGN_OR_RETURN(session->devicePath_, DevicePath::make(*options.device, job.config(),
@@ -162,7 +174,9 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                         collective,
                         session->epochs_ ? session->epochs_->pulse() : job.pulse(),
                         session->devicePath_.get(),
-                        session->epochs_.get()};
+                        session->epochs_.get(),
+                        session->flight_.get(),
+                        &job.trainingThread()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), session->config_, session->observers_.orNull(),
@@ -177,6 +191,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
 Result<std::unique_ptr<fabric::Fabric>> SessionParts::connect(Trainer& trainer) {
   const auto keep = [this](auto fabric) {
     fabric_ = fabric.get();
+    if (flight_) flight_->setFabric(*fabric_);
     return std::unique_ptr<fabric::Fabric>(std::move(fabric));
   };
   if (epochs_ == nullptr) {
@@ -185,7 +200,12 @@ Result<std::unique_ptr<fabric::Fabric>> SessionParts::connect(Trainer& trainer) 
   }
   SLUICE_ASSIGN_OR_RETURN(
       auto fabric,
-      epochs_->connect(trainer, {.onEntered = [&trainer] { trainer.onNewRanks(); },
+      epochs_->connect(trainer, {.onEntered =
+                                     [this, &trainer] {
+                                       const auto& view = job_.members()->view();
+                                       if (flight_) flight_->enter(view.epoch, view.members);
+                                       trainer.onNewRanks();
+                                     },
                                  .onEnd = [&trainer](const Status& why) { trainer.fail(why); },
                                  .nextStep = [&trainer] { return Step{trainer.stepsBegun()}; }}));
   return keep(std::move(fabric));
@@ -204,28 +224,32 @@ SessionParts::~SessionParts() {
   if (devicePath_) devicePath_->end();
   trainer_.reset();
   if (tracing_) tracing_->write();
+  if (flight_) flight_->end({Code::kCancelled, "the session has ended without leave()"});
 }
 
 void SessionParts::listenForTheEnd() {
   *listener_ = trainer_.get();
-  job_.whenSet(endKey(name_), [listener = listener_, self = job_.rank()](const std::string& note) {
-    const auto end = parseEnd(note);
-    if (*listener == nullptr || !end.isOk() || end->rank == self) return;
-    const Status why{Code::kPeerLost, fmt::format("rank {} {}", end->rank, end->why)};
-    if (end->steps.has_value()) {
-      (*listener)->endAfter(*end->steps, end->broadcasts, why);
-    } else {
-      (*listener)->fail(why);
-    }
-  });
+  // A rank that fails may do so after another has left the note of a good end.
+  for (const std::string& key : {endKey(name_), failureKey(name_)}) {
+    job_.whenSet(key, [listener = listener_, self = job_.rank()](const std::string& note) {
+      const auto end = parseEnd(note);
+      if (*listener == nullptr || !end.isOk() || end->rank == self) return;
+      const Status why{Code::kPeerLost, fmt::format("rank {} {}", end->rank, end->why)};
+      if (end->steps.has_value()) {
+        (*listener)->endAfter(*end->steps, end->broadcasts, why);
+      } else {
+        (*listener)->fail(why);
+      }
+    });
+  }
 }
 
 Status SessionParts::wait(TensorId tensor) {
-  return devicePath_ ? devicePath_->wait(tensor) : trainer_->wait(tensor);
+  return job_.explained(devicePath_ ? devicePath_->wait(tensor) : trainer_->wait(tensor));
 }
 
 Status SessionParts::waitAll() {
-  return devicePath_ ? devicePath_->waitAll() : trainer_->waitAll();
+  return job_.explained(devicePath_ ? devicePath_->waitAll() : trainer_->waitAll());
 }
 
 bool SessionParts::isReady(TensorId tensor) const {
@@ -249,13 +273,17 @@ Status SessionParts::leave() {
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(base::kAsLongAsItTakes);
   if (devicePath_) SLUICE_RETURN_IF_ERROR(devicePath_->waitAll());  // results reach the device
-  return trainer_->leave([&]() -> Status {
+  const Status left = trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // all ranks are still there
     Status done = isWorker() ? announceEnd() : base::ok();
-    if (done.isOk()) done = job_.gather("leave/" + name_, "", atMost).status();
+    // A rank that cannot come to this meeting has said so: nobody waits for it.
+    const auto refusal = [this] { return trainer_->failure(); };
+    if (done.isOk()) done = job_.gather("leave/" + name_, "", atMost, refusal).status();
     if (done.code() == Code::kPeerLost) exchangeDone();
     return done;
   });
+  if (flight_) flight_->end(left);
+  return job_.explained(left);
 }
 
 // Once a rank is lost, the gathering at the end cannot tell when the ranks that go on without it
@@ -286,19 +314,20 @@ Result<std::vector<std::string>> SessionParts::gather(const std::string& key,
   });
 }
 
-Status SessionParts::announceEnd() {
+Status SessionParts::announceEnd(const std::string& reason) {
   SLUICE_RETURN_IF_ERROR(job_.checkProcess());
   const uint64_t steps = trainer_->stepsBegun();
-  std::string why =
-      job_.isAskedToLeave() ? "was told to end (SIGTERM) and has left" : "has ended its training";
+  std::string why(reason.empty() ? job_.describeGoodEnd() : reason);
   if (steps > 0) why += fmt::format(" after {} steps", steps);
+  if (!reason.empty()) why += "; do so on all ranks, between the same two steps";
   SLUICE_ASSIGN_OR_RETURN(const uint64_t broadcasts, trainer_->broadcastsBegun());
   return job_.set(endKey(name_), toNote({job_.rank(), steps, broadcasts, std::move(why)}));
 }
 
 void SessionParts::abandon(const std::string& why) {
+  if (flight_) flight_->end({Code::kCancelled, "this rank " + why});
   if (epochs_ != nullptr) return job_.abandonMembers();  // the others go on without this rank
-  const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
+  const Status said = job_.set(failureKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
   if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
 }
 

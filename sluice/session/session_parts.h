@@ -15,6 +15,7 @@
 
 #include <sluice/session/device_path.h>
 #include <sluice/session/elastic/epochs.h>
+#include <sluice/session/flight_log.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/tracing.h>
@@ -37,6 +38,12 @@ class Observers final : public StageObserver {
   }
   void onWait(const WaitEvent& event) override {
     for (auto* each : all_) each->onWait(event);
+  }
+  void onWaitBegins(const WaitEvent& event) override {
+    for (auto* each : all_) each->onWaitBegins(event);
+  }
+  void onWaitFails(const WaitEvent& event, const Status& why) override {
+    for (auto* each : all_) each->onWaitFails(event, why);
   }
 
  private:
@@ -65,8 +72,9 @@ class SessionParts final {
 
   // Tells the others that this rank takes part in no further step and no further broadcast: their
   // waits for one end with an error that names this rank. leave() does so too; call this if other
-  // work comes before it.
-  Status announceEnd();
+  // work comes before it. `reason`, as in "has frozen 'fc.weight'", says why this rank does what the
+  // others have to do too; empty: it has made its last step.
+  Status announceEnd(const std::string& reason = {});
 
   // Ends the session in bad order: the other ranks' waits end with `why`, and this rank's name.
   void abandon(const std::string& why);
@@ -105,6 +113,7 @@ class SessionParts final {
   // The observers outlive the trainer, which reports to them.
   base::HomePtr<Tracing> tracing_;    // null: no trace is wanted
   base::HomePtr<Metering> metering_;  // null: the job serves no metrics
+  base::HomePtr<FlightLog> flight_;   // null: the job has no flight recorder
   Observers observers_;
   base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
   base::HomePtr<Epochs> epochs_;          // null: a lost rank ends the session

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -287,6 +288,31 @@ TEST(Session, AForkedChildIsNoRankAndDoesNotDisturbItsParent) {
     EXPECT_TRUE(takeAStep(**session).isOk());
     EXPECT_TRUE((*session)->leave().isOk());
   });
+}
+
+TEST(Session, AWaitThatTimesOutSaysWhereTheOtherRankIs) {
+  std::barrier<> bothHaveWaited(2);
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(5);
+        auto session = Session::open(**job, memory.options("mean-gradient"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        EXPECT_TRUE(takeAStep(**session).isOk());
+        if (r == 0) {
+          EXPECT_THAT(takeAStep(**session).message(),
+                      testing::AllOf(testing::HasSubstr("did not come within 1s (wait-timeout)"),
+                                     testing::HasSubstr(": rank 1 has been in a meeting of all ")));
+        } else {
+          EXPECT_THAT((*session)->gather("key", "").status().message(),
+                      testing::HasSubstr("rank 0 has been waiting for results of step 1 for "));
+        }
+        bothHaveWaited.arrive_and_wait();
+      },
+      [](uint32_t, base::Config& config) {
+        EXPECT_TRUE(config.set(option::kWaitTimeout, "1s").isOk());
+      });
 }
 
 TEST(Session, Rank0PublishesThePortOnWhichItListens) {
@@ -585,6 +611,60 @@ TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {
               EXPECT_FALSE(session.leave().isOk());  // stays until the other is gone
             }),
             "waiting for 'w' of step 1: rank 1 ended with ValueError: no");
+}
+
+TEST(Session, NobodyWaitsAtTheEndForARankThatHasFailed) {
+  std::string heard;
+  std::promise<void> otherHasHeard;
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(5);
+        auto session = Session::open(**job, memory.options("mean-gradient"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        EXPECT_TRUE(takeAStep(**session).isOk());
+        if (r == 1) {
+          heard = (*session)->leave().message();
+          otherHasHeard.set_value();
+        } else {
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other is in leave()
+          (*session)->abandon("ended with ValueError: no");
+          otherHasHeard.get_future().wait_for(std::chrono::seconds(5));  // it is not gone itself
+        }
+      },
+      [](uint32_t, base::Config& config) {
+        EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
+      });
+  EXPECT_EQ(heard, "rank 0 ended with ValueError: no");
+}
+
+// Returns the error of ranks that gather while another rank ends.
+std::vector<std::string> whatAGatheringHears(const std::function<void(JobParts&)>& end) {
+  std::vector<std::string> heard(3);
+  onRanks(3, [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+    ASSERT_TRUE(job.isOk()) << job.status().toString();
+    EXPECT_TRUE((*job)->gather("all", "").isOk());
+    if (r == 1) {
+      end(Inside::of(**job));
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // it is not gone
+    } else {
+      heard[r] = (*job)->gather("without rank 1", "").status().message();
+    }
+  });
+  return heard;
+}
+
+TEST(Session, AGatheringEndsWithTheReasonOfTheRankThatFailed) {
+  const std::string why = "rank 1 ended with ValueError: no";
+  EXPECT_THAT(whatAGatheringHears([](JobParts& job) { job.abandon("ended with ValueError: no"); }),
+              testing::ElementsAre(why, "", why));
+}
+
+TEST(Session, AGatheringDoesNotWaitForARankThatHasEnded) {
+  const std::string why = "rank 1 has ended its training";
+  EXPECT_THAT(whatAGatheringHears([](JobParts& job) { EXPECT_TRUE(job.announceEnd().isOk()); }),
+              testing::ElementsAre(why, "", why));
 }
 
 // The addresses that the resolver below knows. A name of them is found after `misses` lookups.

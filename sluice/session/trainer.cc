@@ -11,6 +11,7 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/session/elastic/epochs.h>
+#include <sluice/session/other_ranks.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
@@ -43,7 +44,9 @@ Trainer::Trainer(TrainingSpec training, const base::Config& config, StageObserve
           gate::tensorNames(training_.plan.model()),
           {.atMost = config.duration(option::kWaitTimeout),
            .stallAfter = config.duration(option::kStallAfter),
-           .interruption = training_.interruption},
+           .interruption = training_.interruption,
+           .otherRanks = [this] { return describeOthers(); },
+           .thread = training_.thread},
           [this](TensorId tensor, Step step, Duration waited) {
             reportStall(tensor, step, waited);
           },
@@ -140,6 +143,7 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
   if (root == fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(data, bytes->begin());
   const auto ended = std::make_shared<std::promise<Status>>();
+  if (training_.flight != nullptr) training_.flight->broadcastBegins(root, data.size());
   fabric_->loop().post([this, root, bytes, ended] {
     const auto done = [ended](const Status& status) { ended->set_value(status); };
     if (training_.epochs != nullptr) return training_.epochs->broadcast(root, bytes, done);
@@ -149,8 +153,19 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
 }
 
 Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
-  SLUICE_RETURN_IF_ERROR(
-      base::awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
+  const base::TrainingThread::Call call(training_.thread, base::Doing::kBroadcast);
+  const base::RealClock clock;
+  LongWait wait(clock, config_.duration(option::kStallAfter), [this](Duration waited) {
+    const base::Whereabouts here{.doing = base::Doing::kBroadcast};
+    reportLongWait(base::describe(training_.thread == nullptr ? here : training_.thread->now()),
+                   waited);
+  });
+  const Status ended = base::awaitFuture(fabric_->loop(), underway.ended, [&]() -> Status {
+    wait.look();
+    return training_.interruption ? training_.interruption() : base::ok();
+  });
+  if (training_.flight != nullptr) training_.flight->broadcastEnds(underway.root, ended);
+  SLUICE_RETURN_IF_ERROR(ended);
   if (underway.root != fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
@@ -165,6 +180,7 @@ Result<uint64_t> Trainer::broadcastsBegun() {
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
   // The gates are told at once, so that a thread which already waits wakes up; the strategy
   // hears of it on the loop, behind what was handed over before.
+  if (training_.flight != nullptr) training_.flight->peerEnds(why);
   if (const auto first = strategy_->losses().firstStepWithout(steps)) gates_.endAfter(*first, why);
   fabric_->loop().post([this, steps, broadcasts, why] {
     strategy_->endAfter(steps, why);
@@ -233,6 +249,7 @@ Status Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) 
   // second gradient for the same step is an error here and now, and wait() cannot overtake the
   // handover.
   SLUICE_ASSIGN_OR_RETURN(const Step step, gates_.close(tensor));
+  if (training_.thread != nullptr) training_.thread->pass();
   const TimePoint now = fabric_->loop().now();
   fabric_->loop().post([this, tensor, step, now, toStrategy = std::move(toStrategy)] {
     // Nothing is begun after a failure: the tensor's last step may not have ended.
@@ -324,8 +341,10 @@ Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>
       fabric_->loop(),
       [&](auto done) {
         const TimerId timer = fabric_->loop().after(atMost, [this, atMost, failure] {
-          strategy_->fail(
-              {Code::kTimeout, fmt::format("{} within {}", failure, base::formatDuration(atMost))});
+          const std::string others = describeOthers();
+          strategy_->fail({Code::kTimeout, fmt::format("{} within {} (wait-timeout){}{}", failure,
+                                                       base::formatDuration(atMost),
+                                                       others.empty() ? "" : ": ", others)});
         });
         timers_.push_back(timer);
         begin([this, timer, done = std::move(done)](const Status& status) {
@@ -338,6 +357,7 @@ Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>
 }
 
 Result<std::vector<std::byte>> Trainer::takeState() {
+  const base::TrainingThread::Call call(training_.thread, base::Doing::kCheckpoint);
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy([this](const algorithms::Done& done) { strategy_->checkpoint().prepare(done); },
@@ -346,6 +366,7 @@ Result<std::vector<std::byte>> Trainer::takeState() {
 }
 
 Status Trainer::restore(std::span<const std::byte> state) {
+  const base::TrainingThread::Call call(training_.thread, base::Doing::kCheckpoint);
   SLUICE_RETURN_IF_ERROR(settle());
   return strategy_->checkpoint().restore(state);
 }
@@ -370,6 +391,7 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
   // then they stay at their senders.
   if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr)
     return deferred_.defer(from, lane);
+  if (training_.flight != nullptr && !isBroadcast) training_.flight->heard(from, header.step);
   auto landing =
       isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());
@@ -388,6 +410,7 @@ void Trainer::refused(Rank from, const Status& why) {
 }
 
 void Trainer::onPeerLost(Rank from, const Status& why) {
+  if (training_.flight != nullptr) training_.flight->peerLost(from, why);
   gone_.insert(from);
   if (training_.epochs != nullptr) return training_.epochs->onPeerLost(from, why);
   if (strategy_ != nullptr && strategy_->losses().goesOnWithout(from)) {
@@ -404,6 +427,7 @@ void Trainer::onPeerLost(Rank from, const Status& why) {
 }
 
 void Trainer::onPeerLeft(Rank from) {
+  if (training_.flight != nullptr) training_.flight->peerLeft(from);
   gone_.insert(from);
   // If the others go on, a member that has left the job is taken for lost.
   if (isEnding_ || training_.epochs != nullptr) return;
@@ -432,11 +456,13 @@ void Trainer::expectEndAfter(Rank left) {
   }
   const Status why{Code::kPeerLost,
                    fmt::format("rank {} has left the job; waiting for {}", left, closed)};
+  if (training_.flight != nullptr) training_.flight->failed(why);
   gates_.fail(why);
   strategy_->fail(why);
 }
 
 void Trainer::fail(const Status& why) {
+  if (training_.flight != nullptr) training_.flight->failed(why);
   gates_.fail(why);
   fabric_->loop().post([this, why] {
     broadcast_->fail(why);
@@ -447,10 +473,26 @@ void Trainer::fail(const Status& why) {
 
 void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {
   fabric_->loop().post([this, tensor, step, waited] {
-    log("session").warn("rank {} has waited {:.0f} s for '{}' of step {}: {}{}", fabric_->rank(),
-                        base::seconds(waited), training_.plan.model()[tensor].name, step,
-                        describeWait(tensor), describeBusy());
+    const std::string others = describeOthers();
+    log("session").warn(
+        "rank {} has waited {:.0f} s for '{}' of step {}: {}{}{}{}; it waits for up to {} "
+        "(wait-timeout)",
+        fabric_->rank(), base::seconds(waited), training_.plan.model()[tensor].name, step,
+        describeWait(tensor), describeBusy(), others.empty() ? "" : "; ", others,
+        base::formatDuration(config_.duration(option::kWaitTimeout)));
+    if (training_.flight != nullptr) training_.flight->stalled(tensor, step, describeWait(tensor));
   });
+}
+
+void Trainer::reportLongWait(std::string_view place, Duration waited) const {
+  const std::string others = describeOthers();
+  log("session").warn("rank {} has been {} for {}{}{}", fabric_->rank(), place,
+                      base::describeSince(waited), others.empty() ? "" : ": ", others);
+}
+
+std::string Trainer::describeOthers() const {
+  return describeOtherRanks(training_.pulse, fabric_->rank(), fabric_->worldSize(),
+                            std::chrono::steady_clock::now());
 }
 
 std::string Trainer::describeWait(TensorId tensor) const {

@@ -22,6 +22,7 @@
 #include <sluice/data/plan/plan.h>
 #include <sluice/session/broadcast.h>
 #include <sluice/session/coming_gradients.h>
+#include <sluice/session/flight_log.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 #include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
@@ -42,7 +43,9 @@ struct TrainingSpec {
   collective::Collective* collective = nullptr;  // see algorithms::Context
   const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
   algorithms::ResultSink* results = nullptr;     // see algorithms::Context; outlives the trainer
-  Epochs* epochs = nullptr;  // null: a lost rank ends training; outlives the trainer
+  Epochs* epochs = nullptr;     // null: a lost rank ends training; outlives the trainer
+  FlightLog* flight = nullptr;  // null: nobody records what goes wrong; outlives the trainer
+  base::TrainingThread* thread = nullptr;  // is told of waits; may be null; outlives the trainer
 };
 
 class Trainer final : public fabric::Receiver {
@@ -154,6 +157,8 @@ class Trainer final : public fabric::Receiver {
 
   // Ends every wait, now and later, with `why`.
   void fail(const Status& why);
+  // Returns why every wait ends; ok if nothing has failed. Any thread.
+  Status failure() const { return gates_.error(); }
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other
   // ranks have got that far too (until then they may need this one as a server), and says goodbye.
@@ -202,6 +207,9 @@ class Trainer final : public fabric::Receiver {
   void takeSlices(TensorId tensor, size_t first, size_t count, std::optional<TimePoint> begun);
   std::string describeWait(TensorId tensor) const;
   std::string describeBusy() const;
+  // Any thread.
+  std::string describeOthers() const;
+  void reportLongWait(std::string_view place, Duration waited) const;
   void reportStall(TensorId tensor, Step step, Duration waited);
   void refused(Rank from, const Status& why);
   void expectEndAfter(Rank left);

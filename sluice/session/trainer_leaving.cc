@@ -19,6 +19,7 @@ constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 }  // namespace
 
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
+  const base::TrainingThread::Call call(training_.thread, base::Doing::kLeaving);
   SLUICE_RETURN_IF_ERROR(settle());
   // The other ranks may still need this one as a server, so the fabric stays until all have
   // said that they are done. Only then does a goodbye mean the end of training and not a loss.

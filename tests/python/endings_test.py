@@ -196,3 +196,81 @@ def test_ctrl_c_ends_a_wait() -> None:
         begun = time.monotonic()
         ranks[0].send_signal(signal.SIGINT)
         assert errors_at_its_end(ranks[0], begun).splitlines()[-1] == "KeyboardInterrupt"
+
+
+# How programs end once a batch has failed. Rank 1 is the first, and the others hear of it.
+FAILS = """
+def work():
+    train(5 if rank == 1 else 1000000)
+    print("raises", time.monotonic(), flush=True)
+    {end}
+"""
+CAUGHT = """
+try:
+    work()
+except Exception as error:
+    print("failed:", error, file=sys.stderr)
+    {then}
+"""
+REPLACED = (
+    "sys.excepthook = lambda kind, error, trace: print('my hook:', error, file=sys.stderr)\nwork()"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "main", "text"),
+    [
+        ("raise ValueError('bad sample')", CAUGHT.format(then="sys.exit(1)"), "bad sample"),
+        ("raise ValueError('bad sample')", REPLACED, "bad sample"),
+        ("sys.exit(3)", CAUGHT.format(then="sys.exit(1)"), "exit code 3"),
+        ("sys.exit('no disk')", "work()", "exit code 1: no disk"),
+    ],
+    ids=["caught", "hook-replaced", "exit-code", "exit-text"],
+)
+def test_the_first_reason_ends_all_ranks_soon(end: str, main: str, text: str) -> None:
+    script = TRAINING + FAILS.format(end=end) + main
+    with running(script, 3, anew=True, **HEARTBEAT) as ranks:
+        since = float(wait_for(ranks[1], "raises"))
+        for number, rank in enumerate(ranks):
+            errors = rank.communicate(timeout=30)[1]
+            assert time.monotonic() - since < GONE, f"rank {number} came late"
+            assert rank.returncode != 0
+            assert number == 1 or ("rank 1 ended with" in errors and text in errors), errors
+
+
+def test_caught_exceptions_and_a_good_exit_on_all_ranks_end_soon() -> None:
+    """Nobody says that anything is wrong, but the ranks have made different numbers of steps."""
+    end = "raise ValueError('bad sample')"
+    script = TRAINING + FAILS.format(end=end) + CAUGHT.format(then="pass")
+    with running(script, 2, anew=True, **HEARTBEAT) as ranks:
+        since = float(wait_for(ranks[1], "raises"))
+        errors = [rank.communicate(timeout=30)[1] for rank in ranks]
+        assert time.monotonic() - since < GONE
+        assert [rank.returncode for rank in ranks] == [0, 0]
+        assert "rank 1 has ended its training after 5 steps" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        ("sys.exit(0)", "rank 1 has ended its training"),
+        ("raise KeyError('lost')", "rank 1 ended with KeyError: 'lost'"),
+    ],
+)
+def test_a_barrier_that_never_comes_names_who_has_ended(end: str, text: str) -> None:
+    script = MEAN.replace("sluice.mean(1.0)", "sluice.barrier()").format(end=end)
+    first, _ = run_script(script, 2, timeout=30, **HEARTBEAT)
+    assert first.returncode == 1 and text in first.stderr.splitlines()[-1], first.stderr
+
+
+def test_an_exit_that_is_caught_is_no_end() -> None:
+    script = """
+train(5)
+try:
+    sys.exit(2)
+except SystemExit:
+    pass
+print(sluice.mean(float(rank)))
+"""
+    for ended in run_script(TRAINING + script, 2, anew=True):
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "trains\n0.5\n", "")

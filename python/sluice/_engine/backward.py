@@ -10,9 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sluice import _core
 from sluice._engine.decision import Decision
 from sluice._engine.gates import Gates
 from sluice._engine.training import Training
+from sluice._job.whereabouts import Within
 from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import Slot, is_untouched, laid_out, sendable
 
@@ -22,15 +24,22 @@ _AS_DDP = 2
 
 
 class Backward:
-    """The rounds of one model. `make_plan` opens the session, at the end of the first."""
+    """The rounds of one model. `make_plan` opens the session, at the end of the first, and
+    `round_ends` is called at the end of each."""
 
     def __init__(
-        self, training: Training, gates: Gates, decision: Decision, make_plan: Callable[[], None]
+        self,
+        training: Training,
+        gates: Gates,
+        decision: Decision,
+        make_plan: Callable[[], None],
+        round_ends: Callable[[], None],
     ) -> None:
         self.synchronises = True  # false inside no_sync()
         self.round = 0  # the number of the last one
-        self.forwards = 0  # passes in training since the last round
         self.was_lost = False  # it ended with an exception, and nothing had been sent
+        self._first_round = 1  # step 0 of the session
+        self._outside = 0  # of Job.enter()
         # The hooks of parameters on a device run on a thread of autograd's, beside those of
         # parameters in the host's memory.
         self._opening = threading.Lock()
@@ -41,7 +50,16 @@ class Backward:
         self._has_gradients = False
         self._has_earlier = False  # gradients wait for a mean that they are added to
         self._training, self._gates, self._decision = training, gates, decision
-        self._make_plan = make_plan
+        self._make_plan, self._round_ends = make_plan, round_ends
+
+    @property
+    def step(self) -> int:
+        """The last round, as the session numbers its steps."""
+        return max(0, self.round - self._first_round)
+
+    @property
+    def next_step(self) -> int:
+        return max(0, self.round + 1 - self._first_round)
 
     def notice_exception(self) -> None:
         """Closes a round that backward() has left with an exception. Fails if other ranks have used
@@ -55,6 +73,7 @@ class Backward:
                     "again from the last checkpoint"
                 )
             self._is_open, self.was_lost = False, True
+            self._training.job.core.leave(self._outside)
 
     def begin(self, gradient: Tensor | None = None) -> None:
         """Opens a round with the first gradient of a backward pass, as a hook on the model's output
@@ -65,10 +84,10 @@ class Backward:
             if self._is_open:
                 return
             self._handed_over = 0
-            self.forwards = 0
             self.was_lost = False
             self._has_gradients = False
             self.round += 1
+            self._outside = self._training.job.core.enter(_core.Doing.BACKWARD, self.step)
             self._is_open = True  # last: hooks on another thread look at it first
         torch.autograd.Variable._execution_engine.queue_callback(self._end)
 
@@ -170,7 +189,9 @@ class Backward:
         ):
             is_first = training.session is None
             if is_first:
-                self._make_plan()
+                self._first_round = self.round
+                with Within(training.job.core, _core.Doing.PLAN):
+                    self._make_plan()
             begun = time.perf_counter()
             for slot in reversed(training.slots):
                 if slot.round != self.round:
@@ -181,6 +202,7 @@ class Backward:
                     training.spent.first_round = time.perf_counter() - begun
             if is_first:
                 training.spent.began = time.perf_counter()
+            self._round_ends()
         self._is_due = self._has_earlier = False
         training.health.paid(self)
 
@@ -194,6 +216,12 @@ class Backward:
 
     def _end(self) -> None:
         """Ends the backward pass, as autograd's callback."""
+        try:
+            self._close_round()
+        finally:
+            self._training.job.core.leave(self._outside)
+
+    def _close_round(self) -> None:
         self._is_due = self._has_gradients  # torch.autograd.grad() leaves none
         self._is_open = False
         if not self._is_due:

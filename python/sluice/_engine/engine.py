@@ -23,7 +23,7 @@ repeated, so state changes only after it, inside whole().
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,17 +34,20 @@ from sluice import _core
 from sluice._engine.backward import Backward
 from sluice._engine.checkpoint import Checkpoint
 from sluice._engine.decision import Decision
-from sluice._engine.forward import Forward
+from sluice._engine.forward import Forward, announce_change
 from sluice._engine.gates import NO_MEAN_HERE, Gates, Updater
 from sluice._engine.opening import open_session
+from sluice._engine.pieces import Named
 from sluice._engine.plan import Plan
-from sluice._engine.rank_check import Named, RankCheck, state_of
+from sluice._engine.rank_check import rank_check, state_of
 from sluice._engine.report import report
 from sluice._engine.training import Training
+from sluice._job.ending import reason_of
 from sluice._job.job import Job
 from sluice._measure.clocks import clock_of
 from sluice._measure.spent import Spent
 from sluice._tensor.doors import accelerator_of, open_device
+from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import Slot
 
 if TYPE_CHECKING:
@@ -62,7 +65,6 @@ class Engine:
         *,
         broadcast_buffers: bool,
         debug_gates: bool,
-        check_every: int = 0,
         process_group: ProcessGroup | None = None,
     ) -> None:
         self.job = job
@@ -78,14 +80,19 @@ class Engine:
         self.checkpoint = Checkpoint(self.training)
         self.optimizers: list[torch.optim.Optimizer] = []
         self.debug_gates = debug_gates
+        self.dress_newcomers: Callable[[], None] = _nothing  # modules that came to the model
         self.steps = 0  # of the first optimizer
-        self._check = (
-            RankCheck(job, name, check_every, self.health.fail) if check_every > 0 else None
-        )
+        self._check = rank_check(job, name, self.health.fail)
+        self._has_met_strangers = False
         self._is_draining = False  # a delayed gradient was handed out, and not used yet
+        self._is_abandoned = False
         self._process_group = process_group
-        self._backward = Backward(self.training, self.gates, self.decision, self._make_plan)
+        self._backward = Backward(
+            self.training, self.gates, self.decision, self._make_plan, self._round_ends
+        )
         self.gates.finish_round = self._backward.finish_before_look
+        if self._check is not None:
+            self.gates.explain_loss = self._check.end
         self._plan = Plan(self.training, self._backward)
         self._forward = Forward(
             self.training,
@@ -148,7 +155,7 @@ class Engine:
         if not self.job.is_alone:
             self.health.check_owed()
 
-    def enter_step(self, updater: object) -> None:
+    def enter_step(self, updater: Updater) -> None:
         """Waits for all that step() needs. After an exception the program has to call step() again:
         the others take this step."""
         self.enter()
@@ -157,17 +164,52 @@ class Engine:
                 "backward() ended with an exception before it had sent a gradient: run this step "
                 "again, from zero_grad() on"
             )
+        self._meet_strangers(self.optimizers[self.gates.updaters.index(updater)])
         with self.health.owed(updater, "step()", "call it again before anything else"):
             self._backward.finish()
             self.open_all()
-            if self._check is not None:
-                self._check.after(self.steps, self._tensors_to_compare)
+
+    def _meet_strangers(self, optimizer: torch.optim.Optimizer) -> None:
+        """Looks at parameters of the optimizer whose gradients are this rank's own."""
+        strangers = {
+            parameter
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None and parameter not in self.slot_of
+        }
+        if not strangers or self.job.is_alone:
+            return
+        for name, parameter in nn.Module.named_parameters(self.training.model):
+            if parameter in strangers:
+                self.health.fail(
+                    f"'{name}' came to the model after its last forward pass in training, so its "
+                    "gradient is this rank's own; add it before that pass, and call the model "
+                    "itself, not a part of it"
+                )
+        if not self._has_met_strangers:
+            self._has_met_strangers = True
+            shapes = ", ".join(str(tuple(stranger.shape)) for stranger in list(strangers)[:3])
+            _core.warn(
+                f"the optimizer of '{self.name}' also steps {len(strangers)} parameters that are "
+                f"not in the model ({shapes}): each rank steps them with its own gradients"
+            )
 
     def took_step(self, updater: Updater) -> None:
         """Ends step(), which must not be made again. REQUIRES: inside whole()"""
         self.health.paid(updater)
-        if updater is self.gates.updaters[0]:
+        number = self.gates.updaters.index(updater)
+        if number == 0:
             self.steps += 1
+        if self._check is not None:
+            self._check.stepped(self.optimizers[number], self.slot_of)
+
+    def _round_ends(self) -> None:
+        """Compares the ranks. All gates are open: the parameters are as the last step has left
+        them."""
+        if self._check is not None:
+            for gate in {slot.gate for slot in self.slots} if self.gates.has_updates else ():
+                self.gates.follow_update(gate)
+            self._check.round_ends(self.steps, self._tensors_to_compare)
 
     def _tensors_to_compare(self) -> Iterator[Named]:
         names: dict[Tensor, str] = {
@@ -227,53 +269,113 @@ class Engine:
         with self.health.whole("the first backward(), in which the ranks agree on a plan,"):
             self._plan.agree(self._forward.watch)
             open_session(self.training, self._plan.number, self.checkpoint, self._process_group)
+            if self._check is not None:
+                self._check.take_parameters(self.slots)
 
     def start_over(self) -> None:
         """Trains another set of parameters from here on: on all ranks, since all run the same
         program."""
         if self.training.server is not None:
             raise RuntimeError(
-                "with server_optimizer=True no parameter can be frozen or unfrozen once training "
-                "has begun"
+                "with server_optimizer=True no parameter can be frozen or unfrozen, added or "
+                "replaced once training has begun"
             )
         self.open_all()
         self.synchronize()
         if self._has_delayed():
             raise RuntimeError(
                 "with algorithm=pipe call optimizer.drain() before parameters are frozen or "
-                "unfrozen"
+                "unfrozen, added or replaced"
             )
-        with self.health.whole("the first forward pass after parameters were frozen or unfrozen"):
+        with self.health.whole("the first forward pass after the trained parameters changed"):
+            announce_change(self.training)
             self.leave()
             self._plan.start_over()
+            self.dress_newcomers()
 
     def leave(self) -> None:
-        """Ends the session in good order."""
+        """Ends the session in good order. If that fails, ends it in bad order, so that no rank
+        waits for this one."""
         training = self.training
-        if training.session is None:
-            training.collective = None
+        if self._is_abandoned:
             return
         if complaint := self.health.complaint:
             self.abandon(complaint)
             raise RuntimeError(complaint)
+        if training.session is None:
+            training.collective = None
+            return
         try:
             self.open_all()
             self.decision.drop()
+            if self._check is not None:
+                self._check.begin_end(self.steps)
         finally:
             session, training.session = training.session, None
             try:
                 session.leave()
+                if self._check is not None:
+                    self._check.end()
+            except BaseException as error:
+                session.abandon(reason_of(error))
+                raise
             finally:
                 # After the session that uses it, and before the job whose loop it uses.
                 training.collective = None
 
     def abandon(self, why: str) -> None:
         """Ends the session, and tells the other ranks why."""
-        training = self.training
+        training, self._is_abandoned = self.training, True
         if training.session is not None:
             session, training.session = training.session, None
             session.abandon(why)
         training.collective = None
+
+    def refuse_release(self) -> None:
+        """Raises where training would lose gradients."""
+        if not self.health.complaint and self._has_delayed():
+            raise RuntimeError("with algorithm=pipe call optimizer.drain() before sluice.release()")
+
+    def release(self, before_end: Callable[[], None]) -> None:
+        """Ends the session for good; the model is of no rank's concern any more. `before_end` runs
+        when every parameter has its new value, and may ask all ranks. Every rank calls this. After
+        an exception the session has ended in bad order."""
+        try:
+            if not self.job.is_alone and not self._is_abandoned and not self.health.complaint:
+                self._settle()
+                before_end()
+            if self.training.session is not None:
+                self.job.last_report = self.report()
+            self.leave()
+        except BaseException as error:
+            self.abandon(reason_of(error))
+            raise
+        finally:
+            self._let_go()
+
+    def _settle(self) -> None:
+        self.open_all()
+        if self.training.server is None:
+            self.synchronize()
+        else:
+            self._backward.finish()
+            self.decision.drop()
+
+    def _let_go(self) -> None:
+        """Takes everything off the model that came with distribute(), but for the classes."""
+        self._forward.stop()
+        self._plan.stop()
+        training = self.training
+        for slot in training.slots:
+            if isinstance(slot.parameter.grad, PendingGradient):  # no mean comes any more
+                slot.parameter.grad = None
+        training.slots, training.slot_of, training.device_door = [], {}, None
+        self.gates.is_closed = self.gates.has_updates = False
+        self.gates.updaters.clear()
+        self.optimizers.clear()
+        self._check = None
+        if self in self.job.models:
+            self.job.models.remove(self)
 
     @property
     def seconds_waited(self) -> float:
@@ -305,3 +407,7 @@ class Engine:
         if self.training.session is None:
             return f"'{self.name}' has not begun"
         return report(self.training, self.training.session)
+
+
+def _nothing() -> None:
+    pass

@@ -37,6 +37,9 @@ class Gates:
         self.has_updates = False  # true iff parameters on a device were updated
         # Hands over what backward() has left, before somebody looks at a slot's gradient.
         self.finish_round: Callable[[Slot], None] = _nothing
+        # Raises the reason if a rank was lost since the ranks differ: it may have been the first to
+        # see that.
+        self.explain_loss: Callable[[], None] = _nothing_to_say
         self._training = training
 
     def close(self, slot: Slot) -> None:
@@ -60,7 +63,7 @@ class Gates:
         for slot in gate.slots:
             self.settle(slot)
         for slot in gate.slots:
-            if slot.is_changed:
+            if slot.is_changed if training.server is None else slot.is_moved:
                 training.health.fail(
                     f"'{slot.name}' was changed or given other memory between step() and its "
                     "update, which came with the next "
@@ -119,8 +122,12 @@ class Gates:
             return
         training = self._training
         assert training.session is not None
-        with training.spent.waiting():
-            slot.is_empty = not training.session.wait(slot.index)
+        try:
+            with training.spent.waiting():
+                slot.is_empty = not training.session.wait(slot.index)
+        except RuntimeError:
+            self.explain_loss()
+            raise
         if slot.gradient is not None and slot.gradient._version != slot.version:
             training.health.fail(
                 f"the gradient of '{slot.name}' was changed while its mean was on the way; call "
@@ -178,4 +185,8 @@ class Gates:
 
 
 def _nothing(slot: Slot) -> None:
+    pass
+
+
+def _nothing_to_say() -> None:
     pass

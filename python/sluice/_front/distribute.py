@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=nn.Module)
 Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+_MOST_TEXT = 64 << 20  # bytes of a text that another rank sends
 
 
 @overload
@@ -75,8 +78,8 @@ def distribute(
         optimizer come back as the objects they were, so that schedulers, checkpoints and everything
         that holds them goes on working. Rank 0's parameters, buffers and optimizer state are
         everybody's from here on.
-    broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with
-        DistributedDataParallel.
+    broadcast_buffers: the first forward pass with gradients of every step starts with rank 0's
+        buffers, as with DistributedDataParallel.
     per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may
         be taken in parts.
     server_optimizer: SGD, Adam or AdamW runs on the servers, and its state is spread over the ranks
@@ -117,10 +120,10 @@ def distribute(
             name,
             broadcast_buffers=broadcast_buffers,
             debug_gates=debug,
-            check_every=every,
             process_group=process_group,
         )
         _model.dress(model, engine)
+        engine.dress_newcomers = functools.partial(_model.dress, model, engine)
         on_servers = server_optimizer and not job.is_alone
         gated = [
             _optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers)
@@ -161,6 +164,14 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
             raise ValueError(
                 f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and "
                 "float16"
+            )
+    for name, buffer in [] if job.is_alone else model.named_buffers():
+        if any(
+            step == 0 and size > 1 for step, size in zip(buffer.stride(), buffer.shape, strict=True)
+        ):
+            raise ValueError(
+                f"buffer '{name}' is expanded: several of its elements are one place in memory, "
+                "which rank 0's values cannot be written to; register its .clone()"
             )
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
@@ -225,7 +236,8 @@ def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:
 
 def _agree(job: Job, name: str, lines: list[str]) -> None:
     ours = "\n".join(lines)
-    theirs = job.broadcast_bytes(ours.encode()).decode().split("\n")
+    said = job.broadcast_bytes(ours.encode(), _MOST_TEXT, "the description of its model")
+    theirs = said.decode().split("\n")
     difference = ""
     if theirs != lines:
         pairs = [*zip(lines, theirs, strict=False), (f"{len(lines)} lines", f"{len(theirs)} lines")]
@@ -234,6 +246,14 @@ def _agree(job: Job, name: str, lines: list[str]) -> None:
     differences = [text for text in job.gather(f"describe/{name}", difference[:2000]) if text]
     if differences:
         raise ValueError(f"the ranks do not train the same thing: {differences[0]}")
+
+
+def _most_state(optimizer: Optimizer) -> int:
+    """Returns more bytes than the optimizer's state can have; L-BFGS keeps a history."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    history = max(int(group.get("history_size", 0)) for group in optimizer.param_groups)
+    size: int = sum(p.numel() * p.element_size() for p in parameters)
+    return _MOST_TEXT + (16 + 4 * history) * size
 
 
 def _start_alike(job: Job, model: nn.Module, optimizers: list[Optimizer]) -> None:
@@ -247,6 +267,7 @@ def _start_alike(job: Job, model: nn.Module, optimizers: list[Optimizer]) -> Non
         saved = io.BytesIO()
         if job.rank == 0 and optimizer.state:
             torch.save(optimizer.state_dict(), saved)
-        state = job.broadcast_bytes(saved.getvalue())
+        most = _most_state(optimizer)
+        state = job.broadcast_bytes(saved.getvalue(), most, "the optimizer's state")
         if state and job.rank != 0:
             optimizer.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))

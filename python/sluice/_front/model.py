@@ -104,8 +104,11 @@ def refuse(model: nn.Module) -> None:
 
 
 def dress(model: nn.Module, engine: Engine) -> None:
+    """Gives every module that has not got it yet the class that knows of gates."""
     classes: dict[tuple[type, type], type] = {}
     for module in model.modules():
+        if isinstance(module, GatedModule):
+            continue
         mixin = GatedRoot if module is model else GatedModule
         kind = type(module)
         if (kind, mixin) not in classes:
@@ -118,6 +121,18 @@ def dress(model: nn.Module, engine: Engine) -> None:
         module.__class__ = classes[kind, mixin]
 
 
+def undress(model: nn.Module) -> None:
+    """Gives every module the class back that the user wrote."""
+    for module in model.modules():
+        module.__class__ = _plain_class(type(module))
+
+
+def _plain_class(kind: type) -> type:
+    return next(
+        k for k in kind.__mro__ if issubclass(k, nn.Module) and not issubclass(k, GatedModule)
+    )
+
+
 @contextlib.contextmanager
 def _undressed(module: nn.Module) -> Iterator[None]:
     """Inside this context the modules are those that the user wrote, without any hook of ours."""
@@ -128,11 +143,7 @@ def _undressed(module: nn.Module) -> Iterator[None]:
         for of in hooks:
             for number in [number for number, hook in of.items() if _is_ours(hook)]:
                 del of[number]
-        one.__class__ = next(
-            k
-            for k in type(one).__mro__
-            if issubclass(k, nn.Module) and not issubclass(k, GatedModule)
-        )
+        one.__class__ = _plain_class(type(one))
     try:
         yield
     finally:

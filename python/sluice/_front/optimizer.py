@@ -17,6 +17,7 @@ from torch.optim import optimizer as torch_optimizer
 from sluice import _core
 from sluice._engine.engine import Engine
 from sluice._front.server import ServerStep
+from sluice._job.whereabouts import Within
 from sluice._tensor.accelerator import current_accelerator
 from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import Gate, Slot
@@ -84,10 +85,10 @@ class LateStep:
             for _, parameter, gradient, slot in itertools.chain(*late.values()):
                 if not isinstance(parameter.grad, PendingGradient):
                     parameter.grad = self.engine.gates.guard(slot, gradient)
-                self.engine.gates.close(slot)
                 if self.engine.debug_gates:
                     self.hidden[parameter] = parameter.detach().clone()
                     parameter.data.fill_(float("nan"))
+                self.engine.gates.close(slot)
             self._step(strangers)
             self.is_taken = True
             self.engine.took_step(self)
@@ -155,7 +156,8 @@ class GatedOptimizer(torch.optim.Optimizer):
             return None
         late.is_taken = False
         try:
-            result = self._gated_step(closure)
+            with Within(late.engine.job.core, _core.Doing.STEP):
+                result = self._gated_step(closure)
             late.engine.job.notice_members(late.engine.session)
             late.engine.job.leave_if_asked()
             return result
@@ -288,6 +290,12 @@ def dress(
         )
     assert isinstance(optimizer, GatedOptimizer)
     return optimizer
+
+
+def undress(optimizer: torch.optim.Optimizer) -> None:
+    """Gives the optimizer the class back that it had before dress()."""
+    if isinstance(optimizer, GatedOptimizer):
+        optimizer.__class__ = optimizer._late.kind  # type: ignore[assignment]
 
 
 def _has_hooks(optimizer: Any) -> bool:

@@ -15,8 +15,8 @@ class Options(TypedDict, total=False):
     """Give up on a rank that lives but whose loop has done one piece of work for this long.
     Default: 2min."""
     check_ranks_every: int
-    """PyTorch: compare the parameters of all ranks after every so many steps, while training
-    goes on; 0: never. Default: 0."""
+    """PyTorch: also compare all parameters and the optimizer's state after every so many steps;
+    0: never. Default: 0."""
     codec: Literal["none", "fp16", "bf16", "int8"]
     """How all-reduces shrink f32 gradients on their way. Default: none."""
     collective: Literal["auto", "direct", "ring", "halving-doubling"]
@@ -25,6 +25,9 @@ class Options(TypedDict, total=False):
     collective_costs: str
     """What all-reduces cost by method, for --collective auto; 'sluice bench collective
     --network' writes it."""
+    compare_ranks: Literal["error", "warn", "off"]
+    """PyTorch: what happens when ranks take different steps or have different parameters, where
+    the algorithm keeps them equal. Default: error."""
     compute_time: str
     """mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting. Default:
     100ms."""
@@ -64,6 +67,14 @@ class Options(TypedDict, total=False):
     it. Default: on."""
     fabric: Literal["tcp", "ucx"]
     """What moves the bytes: tcp, or ucx for RDMA and shared memory. Default: tcp."""
+    flight_bytes: int | str
+    """Memory for the latest events of this rank, which are saved when the job goes wrong
+    (docs/trace.md); 0: none. Default: 4194304."""
+    flight_dir: str
+    """Keep the latest events in a file of this folder, which outlives a kill; empty: in memory."""
+    flight_signal: Literal["none", "SIGUSR1", "SIGUSR2", "SIGQUIT"]
+    """This signal saves the latest events, and training goes on; a handler of the program stays.
+    Default: none."""
     gossip_probability: float
     """gosgd: how likely a worker sends its model to another after a step, up to 1. Default: 0.1."""
     gossip_seed: int
@@ -100,6 +111,10 @@ class Options(TypedDict, total=False):
     """etcds: the file of the certificate that this process shows to etcd."""
     members_key: str
     """etcds: the file of that certificate's private key."""
+    members_password_file: str
+    """Read the password of members-user from this file of mode 0600."""
+    members_user: str
+    """The user as whom this process logs in to etcd."""
     merge: Literal["exact", "paper"]
     """mgwfbp: how tensors are merged: exact is the best there is, paper is the published
     algorithm. Default: exact."""

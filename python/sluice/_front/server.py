@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sluice import _core
 from sluice._engine.engine import Engine
+from sluice._job.job import size_said
 from sluice._tensor.pending import PendingGradient
 from sluice._tensor.slots import DTYPES, Gate, is_dense
 
@@ -215,6 +216,13 @@ class ServerStep:
         finally:
             optimizer.state.clear()
 
+    def give_back(self) -> None:
+        """Puts the servers' state into the optimizer for good, where a checkpoint could have it.
+        Every rank calls it."""
+        if self.is_gathered:
+            session = self.engine.session
+            self._optimizer.state.update(self._loaded if session is None else self._gather(session))
+
     def _gather(self, session: _core.Session) -> State:
         self._refuse_undecided()
         own = session.state()
@@ -233,11 +241,16 @@ class ServerStep:
             ) from None
         slots = {slot.name: slot for slot in self.engine.slots}
         whole = dict(self._loaded)
+        # Far more than a server keeps of all elements, also in slices of one element.
+        elements = sum(slot.parameter.numel() for slot in self.engine.slots)
+        most = (64 << 20) + 128 * elements
         for root, size in enumerate(
             sizes
         ):  # one server's part after the other: never two copies of the whole
+            text = size.decode(errors="replace")
+            length = size_said(root, text, most, "its part of the optimizer's state")
             for name, first, count, steps, buffers in _core.read_server_state(
-                job.bytes_of(root, own, int(size))
+                job.bytes_of(root, own, length)
             ):
                 parameter = slots[name].parameter
                 for key, content in zip(self._buffers, buffers, strict=False):

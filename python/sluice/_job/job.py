@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from sluice import _core
+from sluice._job import ending
 from sluice._job.health import Health
 from sluice._job.launch import forget_key, launch_environment
+from sluice._job.whereabouts import Within
 
 Averaged = TypeVar("Averaged", float, Tensor)
 
@@ -70,6 +72,7 @@ class Job:
         self._on_members_changed: list[Callable[[MembersChange], None]] = []
         self._options = _without_secrets(options)
         self.models: list[Model] = []
+        self.last_report = ""  # of the model that was released last
         self._names: dict[str, int] = {}
         # Covers the calls that every rank makes in the same order: a rank that was interrupted in
         # one is out of step.
@@ -102,6 +105,7 @@ class Job:
     def leave_if_asked(self) -> None:
         """Call this at the end of a step: with leave-on-term, SIGTERM ends this process here, and
         the exit leaves the job."""
+        ending.goes_on()
         if self.core.is_asked_to_leave:
             sys.exit(128 + signal.SIGTERM)
 
@@ -117,6 +121,11 @@ class Job:
         self.health.check_owed()
         with self.health.whole(f"the meeting of all ranks for '{key}'"):
             return self._gather(key, value)
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        with Within(self.core, _core.Doing.BARRIER):
+            self.gather("barrier", "")
 
     def _gather(self, key: str, value: str) -> list[str]:
         return [text.decode() for text in self.core.gather(key, value.encode())]
@@ -167,7 +176,7 @@ class Job:
         if not self.health.is_owed(key):
             self.health.check_owed()
         flat = torch.cat(
-            [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
+            [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in tensors]
         )
         with self.health.owed(
             key, "the exchange of buffers", "call the model again before anything else"
@@ -184,13 +193,14 @@ class Job:
         self._numbered += 1
         self.health.paid(key)
 
-    def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
-        """Returns the root's bytes; the value that other ranks pass is ignored."""
+    def broadcast_bytes(self, value: bytes, most: int, what: str, root: int = 0) -> bytes:
+        """Returns the root's bytes, at most `most`; the value that other ranks pass is ignored."""
         if self.may_lose_members:
             # In one round: the root may be lost between two.
             return self._gather_bytes("bytes", value)[root]
         with self.health.whole("a broadcast"):
-            return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
+            said = self.gather("bytes", str(len(value)))[root]
+            return self.bytes_of(root, value, size_said(root, said, most, what))
 
     def bytes_of(self, root: int, value: bytes, size: int) -> bytes:
         """Returns the root's bytes if every rank knows their number already."""
@@ -206,7 +216,10 @@ class Job:
         if not isinstance(value, Tensor):
             number = torch.tensor(float(value), dtype=torch.float64, device="cpu")
             return float(self.mean(number))
-        with self.health.whole("sluice.mean()", but=(ValueError,)):  # every rank raises ValueError
+        with (
+            Within(self.core, _core.Doing.MEAN),
+            self.health.whole("sluice.mean()", but=(ValueError,)),  # every rank raises ValueError
+        ):
             return self._mean(value)
 
     def _mean(self, value: Tensor) -> Tensor:
@@ -256,19 +269,41 @@ class Job:
 
     def leave(self) -> None:
         """Leaves the job in good order. Each model's own session tells the ranks that train on;
-        this rank has done its part."""
+        this rank has done its part. A rank that is not in good order comes to no meeting for the
+        end, and says so: nobody waits for it there."""
         with contextlib.suppress(RuntimeError, TimeoutError):
-            # Comes first: a rank that waits for a broadcast would never reach the leaving below.
+            # Comes first: a rank that waits for a broadcast or for all ranks to meet would never
+            # reach the leaving below.
+            self.core.announce_end()
             self._words.announce_end()
-        for ending in self._endings():
-            with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
-                ending.leave()
+        for each in self._endings():
+            try:
+                each.leave()
+            except (RuntimeError, TimeoutError, KeyboardInterrupt) as error:
+                # The others go on without this rank, or know already that it was told to end.
+                if self.may_lose_members or self.core.is_asked_to_leave:
+                    continue
+                _core.warn(f"rank {self.rank} does not end in good order: {error}")
+                self.abandon(ending.reason_of(error))
+                break
         self.core.close()
 
     def abandon(self, why: str) -> None:
-        for ending in self._endings():
-            ending.abandon(why)
+        """Ends this rank's part in bad order: whatever the others wait for ends with `why`."""
+        self.core.abandon(why)
+        for each in self._endings():
+            each.abandon(why)
         self.core.close()
+
+
+def size_said(rank: int, text: str, most: int, what: str) -> int:
+    """Reads the number of bytes that a rank says it will send. No rank can make the others take
+    any amount of memory."""
+    if text.isdecimal() and len(text) <= 18 and int(text) <= most:
+        return int(text)
+    raise RuntimeError(
+        f"rank {rank} says that {what} has {text[:40]} bytes, but it can have {most} at most"
+    )
 
 
 def _tensor_of(data: bytes) -> Tensor:
@@ -279,7 +314,6 @@ def _tensor_of(data: bytes) -> Tensor:
 
 _job: Job | None = None
 _joining = threading.Lock()
-_failure: str | None = None  # the reason if this process does not end in good order
 # In a forked child: the reason why it has no job, and the parent's job, which must not be torn
 # down.
 _forked: tuple[str, Job] | None = None
@@ -293,7 +327,7 @@ def current(**options: str) -> Job:
             raise RuntimeError(_forked[0])
         if _job is None:
             _job = Job(options)
-            _remember_failures()
+            ending.watch()
             atexit.register(_end)
         elif _job.differs(options):
             raise ValueError(
@@ -340,26 +374,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _remember_failures() -> None:
-    """Remembers the exception that ends this rank, to tell the other ranks: Python does not show it
-    to atexit."""
-    previous = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: object) -> None:
-        global _failure
-        text = " ".join(str(error).split())
-        _failure = f"ended with {kind.__name__}{': ' + text if text else ''}"[:500]
-        previous(kind, error, trace)  # type: ignore[arg-type]
-
-    sys.excepthook = hook
-
-
 def _end() -> None:
     global _job
     job, _job = _job, None
     if job is None:
         return
-    if _failure is not None:
-        job.abandon(_failure)
+    why = ending.reason(is_asked_to_leave=job.core.is_asked_to_leave)
+    if why is not None:
+        job.abandon(why)
     else:
         job.leave()

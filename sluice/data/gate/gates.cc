@@ -103,11 +103,30 @@ const Status& Gates::errorLocked(TensorId tensor) const {
 }
 
 Status Gates::wait(TensorId tensor) {
+  Step step{};
+  {
+    Lock lock(mutex_);
+    if (isOpenLocked(tensor)) return base::ok();
+    step = Step{gates_.at(index(tensor)).opened};
+  }
+  const base::TrainingThread::Call call(options_.thread, base::Doing::kGate, index(step));
   const TimePoint start = clock_.now();
+  if (observer_ != nullptr) observer_->onWaitBegins({tensor, step, start, start});
+  Status ended = waitFrom(start, tensor);
+  if (observer_ == nullptr) return ended;
+  const WaitEvent waited{tensor, step, start, clock_.now()};
+  if (ended.isOk()) {
+    observer_->onWait(waited);
+  } else {
+    observer_->onWaitFails(waited, ended);
+  }
+  return ended;
+}
+
+Status Gates::waitFrom(TimePoint start, TensorId tensor) {
   const TimePoint end = start + options_.atMost;
   TimePoint nextStall = start + options_.stallAfter;
   Step step{};
-  bool waited = false;
   while (true) {
     {
       Lock lock(mutex_);
@@ -119,14 +138,13 @@ Status Gates::wait(TensorId tensor) {
         // The thread wakes up for four reasons: the gate opens, an error comes, a stall has to
         // be reported, or the interruption wants to be asked. All are looked at again after
         // each wake-up, in the order in which they matter to the caller.
-        waited = true;
         TimePoint until = std::min(nextStall, end);
         if (options_.interruption) until = std::min(until, clock_.now() + kInterruptionPeriod);
         changed_.waitUntil(mutex_, until, ready);
       }
       // An open gate is good even if an error has come meanwhile: the result is here, and the
       // error is found by the next wait.
-      if (isOpenLocked(tensor)) break;
+      if (isOpenLocked(tensor)) return base::ok();
       if (const Status& why = errorLocked(tensor); !why.isOk()) {
         return why.withContext(
             fmt::format("waiting for '{}' of step {}", names_.at(index(tensor)), index(step)));
@@ -138,13 +156,14 @@ Status Gates::wait(TensorId tensor) {
     onStall_(tensor, step, now - start);
     nextStall = now + options_.stallAfter;
     if (now >= end) {
-      return {Code::kTimeout,
-              fmt::format("'{}' of step {} did not come within {}", names_.at(index(tensor)),
-                          index(step), base::formatDuration(options_.atMost))};
+      const std::string others = options_.otherRanks ? options_.otherRanks() : "";
+      return {
+          Code::kTimeout,
+          fmt::format("'{}' of step {} did not come within {} (wait-timeout){}{}",
+                      names_.at(index(tensor)), index(step), base::formatDuration(options_.atMost),
+                      others.empty() ? "" : ": ", others)};
     }
   }
-  if (waited && observer_ != nullptr) observer_->onWait({tensor, step, start, clock_.now()});
-  return base::ok();
 }
 
 void Gates::whenOpen(TensorId tensor, std::function<void(const Status&)> then) {

@@ -16,6 +16,7 @@
 #include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
+#include <sluice/base/whereabouts.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
 
@@ -27,6 +28,10 @@ struct WaitOptions {
   // Called a few times a second on the waiting thread, without the lock. An error ends that wait,
   // and nothing else. Serves a user who presses Ctrl-C. May be empty.
   std::function<Status()> interruption{};
+  // Says where the ranks are that may be missing, for the text of kTimeout. Called on the waiting
+  // thread, without the lock. May be empty, and may return an empty text.
+  std::function<std::string()> otherRanks{};
+  base::TrainingThread* thread = nullptr;  // is told of waits; may be null
 };
 
 class Gates final {
@@ -98,6 +103,7 @@ class Gates final {
     Result last = Result::kHere;
   };
   void open(TensorId tensor, Step step, Result result);
+  Status waitFrom(TimePoint start, TensorId tensor);
   bool isOpenLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
   // Runs the callbacks of gates that have opened or failed.
   void callBack();

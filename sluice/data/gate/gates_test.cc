@@ -1,6 +1,7 @@
 #include <sluice/data/gate/gates.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -76,8 +77,32 @@ TEST(Gates, AStallIsToldAndTheWaitHasAnEnd) {
     ++stalls;
   });
   (void)gates.close(kConv);
-  EXPECT_EQ(gates.wait(kConv).toString(), "timeout: 'conv' of step 0 did not come within 50ms");
+  EXPECT_EQ(gates.wait(kConv).toString(),
+            "timeout: 'conv' of step 0 did not come within 50ms (wait-timeout)");
   EXPECT_GE(stalls, 1);
+}
+
+TEST(Gates, AWaitTellsTheThreadAndATimeoutWhereTheOthersAre) {
+  const base::RealClock clock;
+  base::TrainingThread thread(clock);
+  std::optional<base::Whereabouts> seen;
+  Gates gates =
+      makeGates({.atMost = 50ms,
+                 .stallAfter = 10ms,
+                 .otherRanks = [] { return "rank 1 has been in sluice.mean() for 9.0 s"; },
+                 .thread = &thread},
+                [&](TensorId, Step, Duration) { seen = thread.now(); });
+  gates.open(kConv, gates.close(kConv).value());
+  EXPECT_TRUE(gates.wait(kConv).isOk());
+  EXPECT_EQ(thread.now().doing, base::Doing::kUserCode);  // an open gate is no wait
+  (void)gates.close(kConv);
+  EXPECT_EQ(gates.wait(kConv).message(),
+            "'conv' of step 1 did not come within 50ms (wait-timeout): rank 1 has been in "
+            "sluice.mean() for 9.0 s");
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->doing, base::Doing::kGate);
+  EXPECT_EQ(seen->step, 1);
+  EXPECT_EQ(thread.now().doing, base::Doing::kUserCode);
 }
 
 TEST(Gates, AnInterruptionEndsThatWaitOnly) {

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -39,6 +42,20 @@ std::optional<std::string> takeVariable(const std::string& name) {
   ::explicit_bzero(value, taken.size());
   ::unsetenv(name.c_str());
   return taken;
+}
+
+// Returns the bytes of up to ten elements: the first, the last, and those at equal distances between
+// them. A write to all of a tensor changes some of them.
+py::bytes peek(uintptr_t address, size_t elements, size_t elementSize) {
+  constexpr size_t kPlaces = 10;
+  const auto memory = memoryAt(address, elements * elementSize);
+  std::vector<std::byte> seen;
+  const size_t places = std::min(elements, kPlaces);
+  for (size_t n = 0; n < places; ++n) {
+    const size_t element = places == 1 ? 0 : n * (elements - 1) / (places - 1);
+    std::ranges::copy(memory.subspan(element * elementSize, elementSize), std::back_inserter(seen));
+  }
+  return toPython(seen);
 }
 
 py::bytes noteKey(const base::Config::Values& options, const base::Config::Values& environment) {
@@ -108,6 +125,9 @@ PYBIND11_MODULE(_core, module) {
 
   module.def(
       "say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
+  module.def(
+      "warn", [](const std::string& text) { log("pytorch").warn("{}", text); }, py::arg("text"));
+  module.def("peek", &peek, py::arg("address"), py::arg("elements"), py::arg("element_size"));
   module.def("take_variable", &takeVariable, py::arg("name"));
   module.def(
       "is_secret",
@@ -152,9 +172,24 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("layers"), py::arg("seconds_per_byte"));
 
+  using base::Doing;
+  py::enum_<Doing>(module, "Doing")
+      .value("FORWARD", Doing::kForward)
+      .value("EVALUATION", Doing::kEvaluation)
+      .value("BACKWARD", Doing::kBackward)
+      .value("STEP", Doing::kStep)
+      .value("MEAN", Doing::kMean)
+      .value("BARRIER", Doing::kBarrier)
+      .value("BUFFERS", Doing::kBuffers)
+      .value("PLAN", Doing::kPlan);
+
   py::class_<PythonJob>(module, "Job")
       .def(py::init(&join), py::arg("options"), py::arg("environment"),
            py::arg("published") = py::none())
+      .def("enter", &PythonJob::enter, py::arg("doing"), py::arg("step") = 0)
+      .def("leave", &PythonJob::leave, py::arg("before"))
+      .def("announce_end", &PythonJob::announceEnd)
+      .def("abandon", &PythonJob::abandon, py::arg("why"))
       .def("close", &PythonJob::close)
       .def_property_readonly("rank", [](const PythonJob& job) { return index(job.parts().rank()); })
       .def_property_readonly("world_size",
@@ -182,9 +217,11 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<Compared>(module, "Comparison")
       .def(py::init<const PythonJob&, const std::string&,
-                    const std::vector<std::pair<uintptr_t, size_t>>&>(),
-           py::arg("job"), py::arg("key"), py::arg("tensors"))
-      .def_property_readonly("has_ended", &Compared::hasEnded)
+                    const std::vector<std::pair<uintptr_t, size_t>>&, const py::bytes&,
+                    const py::bytes&>(),
+           py::arg("job"), py::arg("key"), py::arg("tensors"), py::arg("settings"),
+           py::arg("detail"))
+      .def("ends", &Compared::ends, py::arg("seconds"))
       .def("difference", &Compared::difference);
 
   py::class_<Training>(module, "Session")
@@ -214,7 +251,7 @@ PYBIND11_MODULE(_core, module) {
       .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
       .def("broadcast_numbered", &Training::broadcastNumbered, py::arg("root"), py::arg("address"),
            py::arg("bytes"), py::arg("number"))
-      .def("announce_end", &Training::announceEnd)
+      .def("announce_end", &Training::announceEnd, py::arg("reason") = "")
       .def("leave", &Training::leave)
       .def("abandon", &Training::abandon, py::arg("why"))
       .def_property_readonly("delayed", &Training::delayed)

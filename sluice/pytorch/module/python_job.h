@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,28 @@ class PythonJob final {
     if (parts_ == nullptr) throw std::runtime_error("the job has ended");
     throwIfError(parts_->checkProcess());
     return *parts_;
+  }
+
+  // Tell the other ranks what the training thread does. leave() gets what enter() has returned. Do
+  // nothing once the job is closed: a model may outlive it.
+  uint64_t enter(base::Doing doing, uint64_t step) {
+    if (parts_ == nullptr) return 0;
+    return static_cast<uint64_t>(parts_->trainingThread().enter(doing, step));
+  }
+  void leave(uint64_t before) {
+    if (parts_ != nullptr) parts_->trainingThread().leave(base::TrainingThread::Before{before});
+  }
+
+  // Does nothing once the job is closed.
+  void abandon(const std::string& why) {
+    if (parts_ == nullptr) return;
+    const py::gil_scoped_release release;
+    parts_->abandon(why);
+  }
+
+  void announceEnd() const {
+    session::JobParts& job = parts();
+    throwIfError(withoutGil([&] { return job.announceEnd(); }));
   }
 
   // REQUIRES: every session has left or been abandoned.

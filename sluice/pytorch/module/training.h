@@ -166,18 +166,20 @@ class Training final : public DeviceEntrance {
     throwIfError(withoutGil([&] { return trainer().endBroadcast(underway, memory); }));
   }
 
-  void announceEnd() {
-    throwIfError(waitFor(session(), [](auto& session) { return session.announceEnd(); }));
+  void announceEnd(const std::string& reason) {
+    throwIfError(waitFor(session(), [&](auto& session) { return session.announceEnd(reason); }));
   }
 
+  // After an error the session is still there, for abandon().
   void leave() {
-    const Status status = waitFor(session(), [](auto& session) { return session.leave(); });
+    throwIfError(waitFor(session(), [](auto& session) { return session.leave(); }));
     end();
-    throwIfError(status);
   }
 
-  // Raises no exception of its own, since the caller has one already.
+  // Raises no exception of its own, since the caller has one already. Does nothing once the session
+  // has ended.
   void abandon(const std::string& why) {
+    if (session_ == nullptr) return;
     waitFor(session(), [&](auto& session) { session.abandon(why); });
     end();
   }
@@ -194,7 +196,8 @@ class Training final : public DeviceEntrance {
   std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> epochs() const {
     std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> all;
     if (session().epochs() == nullptr) return all;
-    for (const session::EpochLog& epoch : session().epochs()->history().all()) {
+    for (const session::EpochLog& epoch :
+         session().epochs()->history().all(trainer().stepsBegun())) {
       all.emplace_back(index(epoch.view.epoch), numbersOf(epoch.view.members), epoch.firstSteps);
     }
     return all;
@@ -264,22 +267,37 @@ class Training final : public DeviceEntrance {
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
+  // `tensors` are pieces of memory, each with its size; `settings` are bytes that are compared like
+  // one more piece before them.
   Compared(const PythonJob& job, const std::string& key,
-           const std::vector<std::pair<uintptr_t, size_t>>& tensors)
-      : comparison_(withoutGil([&] {
-          std::vector<uint64_t> hashes;
-          for (const auto& [address, bytes] : tensors)
-            hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(job.parts(), key, std::move(hashes));
-        })) {}
+           const std::vector<std::pair<uintptr_t, size_t>>& tensors, const py::bytes& settings,
+           const py::bytes& detail)
+      : comparison_([&] {
+          const std::string words(settings);
+          const std::string details(detail);
+          if (details.size() > session::kMostDetailBytes)
+            throw py::value_error("the detail is too long for a note");
+          return withoutGil([&] {
+            std::vector<uint64_t> hashes = {session::hashOf(std::as_bytes(std::span(words)))};
+            for (const auto& [address, bytes] : tensors)
+              hashes.push_back(session::hashOf(memoryAt(address, bytes)));
+            return session::compareRanks(job.parts(), key, std::move(hashes), details);
+          });
+        }()) {}
 
-  bool hasEnded() const {
-    return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  // Returns true once the comparison has ended, and waits for that at most so long.
+  bool ends(double seconds) const {
+    return withoutGil([&] {
+      return comparison_.wait_for(std::chrono::duration<double>(seconds)) ==
+             std::future_status::ready;
+    });
   }
 
-  // Returns the first tensor that differs, how many it may be from there on, and the ranks in
-  // words; empty if all are alike, or if they could not be compared. REQUIRES: hasEnded()
-  std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
+  // Returns the number of the first piece that differs (0: the settings), how many it may be from there on, the ranks
+  // in words, and every rank's detail; empty if all are alike, or if they could not be compared.
+  // REQUIRES: ends()
+  std::optional<std::tuple<size_t, size_t, std::string, std::vector<py::bytes>>> difference()
+      const {
     const auto& result = comparison_.get();
     if (!result.isOk())
       log("pytorch").debug("ranks were not compared: {}", result.status().toString());
@@ -287,7 +305,8 @@ class Compared final {
     const session::RankDifference& found = **result;
     return std::tuple(found.first, found.count,
                       fmt::format("{} from {}", rendezvous::describeRanks(found.ranks),
-                                  rendezvous::describeRanks(found.others)));
+                                  rendezvous::describeRanks(found.others)),
+                      std::vector<py::bytes>(found.details.begin(), found.details.end()));
   }
 
  private:

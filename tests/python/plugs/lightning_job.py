@@ -142,7 +142,6 @@ def refusals() -> None:
     manual.automatic_optimization = False
     refused("manual optimization", "automatic optimization", manual)
     refused("another precision", "the steps of Own", Net(), plugins=[Own("bf16-mixed", "cpu")])
-    refused("a second fit()", "earlier fit()", trained)
 
 
 if how != "gloo":
@@ -160,10 +159,12 @@ fit("16-mixed", plugins=[MixedPrecision("16-mixed", "cpu")], **usual)
 fit("LBFGS", optimizer="lbfgs", limit_train_batches=3)
 if how != "gloo":
     fit("accumulated and clipped, backend", epochs=2, way="backend", **usual)
-    trained = Net()
-    Trainer(
-        accelerator="cpu", devices=2, strategy="sluice", max_steps=1, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    ).fit(trained, DataLoader(common.samples(), common.BATCH))  # fmt: skip
+    again = Net()
+    for number in (1, 2):
+        Trainer(
+            accelerator="cpu", devices=2, strategy="sluice", max_steps=number, logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        ).fit(again, DataLoader(common.samples(), common.BATCH))  # fmt: skip
+        result.check(f"plain after fit() number {number}", type(again) is Net)
     refusals()
 result.write(torch.distributed.get_rank())

@@ -12,6 +12,9 @@ namespace {
 // Part of the wire format: never renumber.
 enum class Kind : uint8_t { kHeartbeat = 0, kLossNotice = 1, kPulseBeat = 2 };
 
+// Of the beat of a pulse.
+constexpr uint8_t kVersion = 2;
+
 constexpr size_t kNoticeBytesBeforeWhy = 1 + 4 + 4 + 4;
 constexpr size_t kMaxWhyBytes = kMaxLifeSignBytes - kNoticeBytesBeforeWhy;
 
@@ -39,7 +42,11 @@ void write(base::ByteWriter& to, const LossNotice& notice) {
 
 void write(base::ByteWriter& to, const PulseBeat& beat) {
   to.number(static_cast<uint8_t>(Kind::kPulseBeat));
+  to.number(kVersion);
   to.number(toNumber(beat.busy));
+  to.number(static_cast<uint8_t>(beat.training.doing));
+  to.number(beat.training.step);
+  to.number(toNumber(beat.training.since));
 }
 
 Heartbeat readHeartbeat(base::ByteReader& from) {
@@ -60,8 +67,18 @@ LossNotice readNotice(base::ByteReader& from) {
   return notice;
 }
 
-PulseBeat readPulseBeat(base::ByteReader& from) {
-  return {std::max(Duration::zero(), toDuration(from.number<uint64_t>()))};
+Duration readLength(base::ByteReader& from) {
+  return std::max(Duration::zero(), toDuration(from.number<uint64_t>()));
+}
+
+std::optional<PulseBeat> readPulseBeat(base::ByteReader& from) {
+  if (from.number<uint8_t>() != kVersion) return std::nullopt;
+  PulseBeat beat;
+  beat.busy = readLength(from);
+  beat.training.doing = base::doingOf(from.number<uint8_t>());
+  beat.training.step = from.number<uint64_t>();
+  beat.training.since = readLength(from);
+  return beat;
 }
 
 }  // namespace

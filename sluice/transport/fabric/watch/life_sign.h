@@ -12,6 +12,7 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/ids.h>
+#include <sluice/base/whereabouts.h>
 
 namespace sluice::fabric {
 
@@ -32,10 +33,11 @@ struct LossNotice {
   friend bool operator==(const LossNotice&, const LossNotice&) = default;
 };
 
-// "My process lives, and its work loop has not turned for `busy`." Travels between pulse threads
-// only.
+// "My process lives, its work loop has not turned for `busy`, and its training thread is there."
+// Travels between pulse threads only.
 struct PulseBeat {
   Duration busy{};
+  base::Whereabouts training{};
   friend bool operator==(const PulseBeat&, const PulseBeat&) = default;
 };
 

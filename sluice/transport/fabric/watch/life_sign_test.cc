@@ -15,7 +15,8 @@ const std::vector<LifeSign> kSigns{
     Heartbeat{.sent = TimePoint(-7s), .echo = TimePoint(0s), .held = 0s},
     LossNotice{Rank{3}, Rank{1}, "nothing heard for 2.0 s"},
     LossNotice{Rank{4095}, Rank{0}, ""},
-    PulseBeat{.busy = 4200ms},
+    PulseBeat{.busy = 4200ms, .training = {}},
+    PulseBeat{.busy = 0ms, .training = {base::Doing::kForward, 12, 9min}},
 };
 
 TEST(LifeSign, ComesBackFromItsBytes) {
@@ -62,10 +63,45 @@ TEST(LifeSign, NoTimeIsTooFarAwayToCalculateWith) {
         EXPECT_LE(std::chrono::abs(measured.offset), 4 * kFarthest);
       }
     }
-    const auto sign = parseLifeSign(toBytes(PulseBeat{.busy = far}));
+    const auto sign =
+        parseLifeSign(toBytes(PulseBeat{.busy = far, .training = {base::Doing::kMean, 0, far}}));
     ASSERT_TRUE(sign);
     EXPECT_GE(std::get<PulseBeat>(*sign).busy, 0s);
     EXPECT_LE(std::get<PulseBeat>(*sign).busy, kFarthest);
+    EXPECT_GE(std::get<PulseBeat>(*sign).training.since, 0s);
+    EXPECT_LE(std::get<PulseBeat>(*sign).training.since, kFarthest);
+  }
+}
+
+// A changed byte needs the next version of the beat.
+TEST(LifeSign, TheBytesOfVersion2AreFixed) {
+  const auto bytes =
+      toBytes(PulseBeat{.busy = 258ns, .training = {base::Doing::kMean, 0x0304, 5ns}});
+  const std::vector<std::byte> expected = [] {
+    std::vector<std::byte> all;
+    for (const int byte :
+         {2, 2, 2, 1, 0, 0, 0, 0, 0, 0, 9, 4, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0})
+      all.push_back(static_cast<std::byte>(byte));
+    return all;
+  }();
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(LifeSign, ABeatOfAnotherVersionIsRefused) {
+  auto bytes = toBytes(PulseBeat{.busy = 1s, .training = {base::Doing::kMean, 0, 1s}});
+  for (int version = 0; version < 256; ++version) {
+    bytes[1] = static_cast<std::byte>(version);
+    EXPECT_EQ(parseLifeSign(bytes).has_value(), version == 2) << version;
+  }
+}
+
+TEST(LifeSign, AnUnknownPlaceIsReadAsElsewhere) {
+  auto bytes = toBytes(PulseBeat{.busy = 1s, .training = {base::Doing::kMean, 7, 1s}});
+  for (const int kind : {16, 99, 255}) {
+    bytes[10] = static_cast<std::byte>(kind);
+    const auto sign = parseLifeSign(bytes);
+    ASSERT_TRUE(sign);
+    EXPECT_EQ(std::get<PulseBeat>(*sign).training.doing, base::Doing::kElsewhere);
   }
 }
 

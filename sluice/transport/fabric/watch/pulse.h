@@ -1,4 +1,4 @@
-// Tells how busy the loops of other ranks are. A rank has one loop for everything, heartbeats
+// Tells how busy the loops of other ranks are, and what their training threads do. A rank has one loop for everything, heartbeats
 // included: while it works on one long task, its fabric is as silent as that of a dead process. So
 // each process has a second, small thread that tells the other ranks that the process lives and for
 // how long its loop has been busy. watchman.h asks it before it gives up on a silent rank;
@@ -9,6 +9,7 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/ids.h>
+#include <sluice/base/whereabouts.h>
 
 namespace sluice::fabric {
 
@@ -16,8 +17,9 @@ namespace sluice::fabric {
 class Pulse {
  public:
   struct Word {
-    TimePoint heard;  // by our clock
-    Duration busy{};  // for how long the peer's loop had not turned then
+    TimePoint heard;               // by our clock
+    Duration busy{};               // for how long the peer's loop had not turned then
+    base::Whereabouts training{};  // of the peer's training thread then
   };
 
   virtual ~Pulse() = default;

@@ -5,15 +5,15 @@
 #include <sluice/base/log.h>
 #include <sluice/base/units.h>
 #include <sluice/transport/fabric/common.h>
-#include <sluice/transport/fabric/watch/life_sign.h>
 
 namespace sluice::fabric {
 
 Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& options,
                                                         const net::EpollLoop& work,
                                                         size_t worldSize,
-                                                        const MakeEngine& makeEngine) {
-  std::unique_ptr<PulseThread> pulse(new PulseThread(options, work, worldSize));
+                                                        const MakeEngine& makeEngine,
+                                                        const base::TrainingThread* training) {
+  std::unique_ptr<PulseThread> pulse(new PulseThread(options, work, worldSize, training));
   SLUICE_RETURN_IF_ERROR(pulse->thread_.status());
   SLUICE_ASSIGN_OR_RETURN(pulse->fabric_, makeEngine(pulse->thread_.loop(), *pulse));
   pulse->thread_.loop().post(
@@ -22,8 +22,8 @@ Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& o
 }
 
 PulseThread::PulseThread(const LivenessOptions& options, const net::EpollLoop& work,
-                         size_t worldSize)
-    : options_(options), work_(work), peers_(worldSize) {
+                         size_t worldSize, const base::TrainingThread* training)
+    : options_(options), work_(work), training_(training), peers_(worldSize) {
   words_.with([&](auto& words) { words.resize(worldSize); });
 }
 
@@ -73,8 +73,9 @@ void PulseThread::beat(Rank rank) {
   if (engine_ == nullptr || std::exchange(peers_[index(rank)].isBeatUnderWay, true)) return;
   Message message;
   message.flags = wire::Flags::kHeartbeat;
-  const auto bytes =
-      std::make_shared<const std::vector<std::byte>>(toBytes(PulseBeat{work_.overdue()}));
+  const PulseBeat now{.busy = work_.overdue(),
+                      .training = training_ == nullptr ? base::Whereabouts{} : training_->now()};
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(toBytes(now));
   engine_->send(rank, Lane::kControl, message, {bytes->data(), bytes->size()},
                 [this, rank, bytes](const Status&) { peers_[index(rank)].isBeatUnderWay = false; });
 }
@@ -88,15 +89,15 @@ Result<Landing> PulseThread::onMessage(Rank from, Lane, const wire::Header& head
                    if (!status.isOk()) return;
                    const auto sign = parseLifeSign(*bytes);
                    if (!sign) return;
-                   if (const auto* beat = std::get_if<PulseBeat>(&*sign)) take(from, beat->busy);
+                   if (const auto* beat = std::get_if<PulseBeat>(&*sign)) take(from, *beat);
                  }};
 }
 
-void PulseThread::take(Rank from, Duration busy) {
-  const Word word{thread_.loop().now(), busy};
+void PulseThread::take(Rank from, const PulseBeat& beat) {
+  const Word word{.heard = thread_.loop().now(), .busy = beat.busy, .training = beat.training};
   words_.with([&](auto& words) { words[index(from)] = word; });
   addPeer(from);  // our work loop may be too busy to know it yet
-  report(from, busy);
+  report(from, beat.busy);
 }
 
 void PulseThread::report(Rank from, Duration busy) {

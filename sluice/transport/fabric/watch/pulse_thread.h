@@ -1,7 +1,7 @@
 // The pulse of a process: a thread with a loop, a port and connections of its own, so that nothing
 // that keeps the work loop busy can keep it silent. Every heartbeat-interval it tells each rank it
-// exchanges pulses with for how long the work loop has been busy, and it keeps the words of the
-// others.
+// exchanges pulses with for how long the work loop has been busy and what the training thread does,
+// and it keeps the words of the others.
 //
 // The loss of a pulse ends nothing: without it a rank is judged by the heartbeats on its fabric
 // alone.
@@ -14,6 +14,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/watch/life_sign.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 #include <sluice/transport/fabric/watch/watched_fabric.h>
 
@@ -24,10 +25,12 @@ class PulseThread final : public Pulse, private Receiver {
   // Makes the fabric that the pulses travel on, which belongs to the given loop.
   using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(net::EpollLoop&, Receiver&)>;
 
-  // REQUIRES: `work` outlives this.
+  // `training` may be null: then the others are not told what it does. REQUIRES: `work` and
+  // `training` outlive this.
   static Result<std::unique_ptr<PulseThread>> start(const LivenessOptions& options,
                                                     const net::EpollLoop& work, size_t worldSize,
-                                                    const MakeEngine& makeEngine);
+                                                    const MakeEngine& makeEngine,
+                                                    const base::TrainingThread* training = nullptr);
   ~PulseThread() override;  // in good order: the others do not miss it
   PulseThread(const PulseThread&) = delete;
   PulseThread& operator=(const PulseThread&) = delete;
@@ -44,13 +47,14 @@ class PulseThread final : public Pulse, private Receiver {
     Duration reported{};  // busy time of its loop, once that was logged; zero: it was not
   };
 
-  PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize);
+  PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize,
+              const base::TrainingThread* training);
 
   void begin(Fabric& fabric);
   void addPeer(Rank rank);
   void tick();
   void beat(Rank rank);
-  void take(Rank from, Duration busy);
+  void take(Rank from, const PulseBeat& beat);
   void report(Rank from, Duration busy);
   void forget(Rank rank);
 
@@ -60,6 +64,7 @@ class PulseThread final : public Pulse, private Receiver {
 
   const LivenessOptions options_;
   const net::EpollLoop& work_;
+  const base::TrainingThread* const training_;             // may be null
   base::Guarded<std::vector<std::optional<Word>>> words_;  // by rank
 
   // The thread's loop only.

@@ -18,14 +18,17 @@ constexpr auto kPatience = 30s;
 // A process: its work loop, and the pulse that tells of it.
 struct PulsingProcess {
   PulsingProcess(LoopbackHub& hub, Rank rank)
-      : pulse(PulseThread::start(kQuick, work.loop(), 2,
-                                 [&](net::EpollLoop& loop, Receiver& receiver) {
-                                   return Result<std::unique_ptr<NodeFabric>>(
-                                       hub.join(rank, loop, receiver));
-                                 })
+      : pulse(PulseThread::start(
+                  kQuick, work.loop(), 2,
+                  [&](net::EpollLoop& loop, Receiver& receiver) {
+                    return Result<std::unique_ptr<NodeFabric>>(hub.join(rank, loop, receiver));
+                  },
+                  &training)
                   .value()) {}
 
   net::LoopThread work{"work"};
+  base::RealClock clock;
+  base::TrainingThread training{clock};
   std::unique_ptr<PulseThread> pulse;
 };
 
@@ -58,6 +61,21 @@ TEST_F(PulseThreadTest, SaysHowBusyTheLoopIsAndWhenItTurnsAgain) {
   EXPECT_TRUE(comesTrue([&] { return ours_.pulse->lastWord(Rank{1})->heard > before->heard; }));
   enough.set_value();
   EXPECT_TRUE(comesTrue([&] { return ours_.pulse->lastWord(Rank{1})->busy < 300ms; }));
+}
+
+TEST_F(PulseThreadTest, SaysWhatTheTrainingThreadDoes) {
+  ours_.pulse->exchangeWith(Rank{1});
+  const auto isThere = [&](base::Doing doing, uint64_t step) {
+    const auto word = ours_.pulse->lastWord(Rank{1});
+    return word && word->training.doing == doing && word->training.step == step;
+  };
+  EXPECT_TRUE(comesTrue([&] { return isThere(base::Doing::kUserCode, 0); }));
+  {
+    const base::TrainingThread::Call forward(&theirs_.training, base::Doing::kForward, 7);
+    EXPECT_TRUE(comesTrue([&] { return isThere(base::Doing::kForward, 7); }));
+    EXPECT_TRUE(comesTrue([&] { return ours_.pulse->lastWord(Rank{1})->training.since > 0s; }));
+  }
+  EXPECT_TRUE(comesTrue([&] { return isThere(base::Doing::kUserCode, 7); }));
 }
 
 TEST_F(PulseThreadTest, ARankThatIsToldAnswersThoughItsOwnLoopIsBusyFromTheBeginning) {
