@@ -303,25 +303,30 @@ std::vector<Accusation> accusations(const Readings& readings, const Reading& rea
   return all;
 }
 
+// Returns the rank that has seen this loss; empty if none has, as a damaged file may say.
+std::optional<uint32_t> witnessOf(const Accusation& accusation) {
+  const FirstFault& fault = accusation.fault;
+  if (fault.fate != Fate::kLost || fault.waiting.empty()) return std::nullopt;
+  return fault.waiting.front();
+}
+
 // Returns the loss to begin with. Two sides of a cut link have lost each other: the one that more
 // ranks have lost is to blame.
 size_t mostWitnessed(const std::vector<Accusation>& all) {
-  const FirstFault& first = all.front().fault;
-  if (first.fate != Fate::kLost) return 0;
+  const auto witness = witnessOf(all.front());
+  if (!witness) return 0;
   const auto witnesses = [&](uint32_t rank) {
     std::set<uint32_t> ranks;  // each has a loss for every session
     for (const Accusation& each : all) {
-      if (each.fault.fate == Fate::kLost && each.fault.rank == rank)
-        ranks.insert(each.fault.waiting.front());
+      const auto seenBy = witnessOf(each);
+      if (seenBy && each.fault.rank == rank) ranks.insert(*seenBy);
     }
     return ranks.size();
   };
-  const uint32_t witness = first.waiting.front();
+  const uint32_t lost = all.front().fault.rank;
   for (size_t i = 1; i < all.size(); ++i) {
-    const FirstFault& other = all[i].fault;
-    const bool isMutual =
-        other.fate == Fate::kLost && other.rank == witness && other.waiting.front() == first.rank;
-    if (isMutual && witnesses(other.rank) > witnesses(first.rank)) return i;
+    const bool isMutual = all[i].fault.rank == *witness && witnessOf(all[i]) == lost;
+    if (isMutual && witnesses(*witness) > witnesses(lost)) return i;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 #include <sluice/observe/flight/flight_recorder.h>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,7 +112,7 @@ TEST_F(FlightRecorderTest, AHandlerThatWasThereBeforeRunsToo) {
     static const std::string other = (folder_ / "other").string();
     struct sigaction before{};
     before.sa_handler = [](int) {
-      if (std::FILE* file = std::fopen(other.c_str(), "w")) std::fclose(file);
+      ::close(::open(other.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     };
     ::sigaction(SIGABRT, &before, nullptr);
     const auto recorder = begin();
